@@ -1,0 +1,47 @@
+# The commands of this project. `make demo` and `make test` each do all their own set-up.
+
+SHELL := /bin/bash
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+SOURCES := app rebalance schemas state tests bench
+
+.PHONY: setup check test demo bench up down lock format clean
+.DEFAULT_GOAL := setup
+
+setup: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml deploy/setup.sh
+	@bash deploy/setup.sh $(VENV)
+	@touch $@
+
+check: setup
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: setup
+	$(BIN)/pytest $(ARGS)
+
+demo: setup
+	$(BIN)/spanjoin demo
+
+bench: setup
+	$(BIN)/python -m bench $(ARGS)
+
+up:
+	docker compose up --build --detach
+
+down:
+	docker compose down --volumes
+
+lock:
+	bash deploy/setup.sh --lock
+
+format: setup
+	$(BIN)/ruff check --fix $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+
+clean:
+	rm -rf $(VENV) .tools .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,1 @@
+"""Ownership of lanes: the handoff, from assignment to release."""

@@ -1,0 +1,1 @@
+"""What is read and written: records, their Avro schemas and codecs, match ids."""

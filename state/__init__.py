@@ -1,0 +1,1 @@
+"""What a lane keeps: keys, windows, watermarks, retention, checkpoints, the store."""
