@@ -1,0 +1,269 @@
+"""The configuration of a job: one TOML file, overridable by environment, checked as a whole.
+
+Invariant: a `Config` that exists is usable: names are legal and distinct, times are exact integers
+in the job's unit, and no Kafka property breaks a guarantee. Problems are told in one line each by
+their dotted key.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+from pydantic import AfterValidator, Field, PrivateAttr, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from app import environment, problems, properties, units
+from app.errors import UsageError
+from app.settings import (
+    JOB_NAME_LENGTH_MAX,
+    Duration,
+    HttpTable,
+    JoinTable,
+    LogTable,
+    OutputTable,
+    SchemaTable,
+    SideTable,
+    StateTable,
+    Table,
+    TopicName,
+    TurnTable,
+    Unit,
+    setting,
+)
+from schemas.records import Side
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Self
+
+    from app.properties import Property
+
+_MAX_FUTURE: Final = "1d"
+_HALF_RANGE: Final = 2**63
+
+
+def _check_kafka(kafka: dict[str, object]) -> dict[str, object]:
+    if found := properties.problems(kafka):
+        raise PydanticCustomError(
+            problems.WHOLE, "{text}", {"text": problems.SEPARATOR.join(found)}
+        )
+    return kafka
+
+
+class Config(Table):
+    """A whole, checked configuration. Times without a unit in their name are in the job's unit."""
+
+    name: TopicName = setting(
+        ...,
+        "",
+        "the consumer group; prefix of changelog, rejects and transactional ids",
+        max_length=JOB_NAME_LENGTH_MAX,
+    )
+    start: Literal["earliest", "latest"] = setting(
+        "earliest", "", "where a job without state begins to read"
+    )
+    unit: Unit = setting("ms", "", 'the unit of all event times; "none": plain numbers')
+    kafka: Annotated[dict[str, object], AfterValidator(_check_kafka)] = Field(
+        default_factory=dict,
+        validate_default=True,
+        description="any librdkafka property; [kafka.consumer] and [kafka.producer] for one client",
+    )
+    left: SideTable
+    right: SideTable
+    output: OutputTable
+    format_: SchemaTable = Field({}, validate_default=True, alias="schema")
+    join: JoinTable
+    turn: TurnTable = Field({}, validate_default=True)
+    state: StateTable = Field({}, validate_default=True)
+    http: HttpTable = Field({}, validate_default=True)
+    log: LogTable = Field({}, validate_default=True)
+
+    _path: Path = PrivateAttr(default=Path("spanjoin.toml"))
+
+    def side(self, side: Side) -> SideTable:
+        """The table of one side."""
+        return (self.left, self.right)[side]
+
+    @property
+    def path(self) -> Path:
+        """The file it was read from."""
+        return self._path
+
+    @property
+    def changelog_topic(self) -> str:
+        """The topic that carries the state."""
+        return f"{self.name}-changelog"
+
+    @property
+    def rejects_topic(self) -> str:
+        """The topic of inputs that were not taken."""
+        return f"{self.name}-rejects"
+
+    @cached_property
+    def lateness(self) -> int:
+        """Allowed lateness L, in the job's unit."""
+        return self._ticks("join.allowed_lateness", self.join.allowed_lateness)
+
+    @cached_property
+    def max_interval(self) -> int:
+        """Max interval D, in the job's unit."""
+        return self._ticks("join.max_interval", self.join.max_interval)
+
+    @cached_property
+    def max_skew(self) -> int:
+        """How far a side may be read ahead, in the job's unit."""
+        return self._ticks("join.max_skew", self.join.max_skew)
+
+    @cached_property
+    def max_future(self) -> int | None:
+        """How far ahead of the clock an event may be, in the job's unit; None = any."""
+        raw = self.join.max_future
+        if raw == "off" or (raw is None and self.unit == "none"):
+            return None
+        if self.unit == "none":
+            raise ValueError(
+                'join.max_future must be "off" because unit = "none" has nothing to do with a clock'
+            )
+        return self._ticks("join.max_future", _MAX_FUTURE if raw is None else raw)
+
+    @cached_property
+    def idle_timeout_ms(self) -> int | None:
+        """How long a side must be silent to be idle, in ms of the clock; None = never idle."""
+        raw = self.join.idle_timeout
+        if raw == "off":
+            return None
+        # A clock's time: an integer is in the events' unit where that is a time, else in ms.
+        per_ms = units.TICKS_PER_MS.get(self.unit, 1)
+        ticks = _named("join.idle_timeout", raw, "ms" if self.unit == "none" else self.unit)
+        if ticks == 0:
+            raise ValueError('join.idle_timeout must be greater than 0, or "off"')
+        return -(-ticks // per_ms)
+
+    @cached_property
+    def kafka_common(self) -> dict[str, Property]:
+        """The properties of every client."""
+        return self._properties("")
+
+    def consumer_properties(self) -> dict[str, Property]:
+        """The user's properties of a consumer."""
+        return self.kafka_common | self._properties("consumer")
+
+    def producer_properties(self) -> dict[str, Property]:
+        """The user's properties of a producer."""
+        return self.kafka_common | self._properties("producer")
+
+    def admin_properties(self) -> dict[str, Property]:
+        """The user's properties of an admin client."""
+        return dict(self.kafka_common)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses to begin at, for messages."""
+        return str(self.kafka_common["bootstrap.servers"])
+
+    def now_in_unit(self, now_ms: float) -> int | None:
+        """The clock's time in the job's unit; None if the unit has nothing to do with a clock."""
+        ticks = units.TICKS_PER_MS.get(self.unit)
+        return None if ticks is None else int(now_ms * ticks)
+
+    def to_ms(self, ts: int) -> int:
+        """An event's time in ms, for Kafka's timestamps; plain numbers stay as they are."""
+        return ts // units.TICKS_PER_MS.get(self.unit, 1)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if found := list(self._problems()):
+            text = problems.SEPARATOR.join(found)
+            raise PydanticCustomError(problems.WHOLE, "{text}", {"text": text})
+        return self
+
+    def _problems(self) -> list[str]:
+        found = self._topic_problems()
+        for resolve in _RESOLVED:
+            try:
+                getattr(self, resolve)
+            except ValueError as error:
+                found.append(str(error))
+        if not found and self.lateness + 4 * self.max_interval >= _HALF_RANGE:
+            found.append(
+                "join.allowed_lateness + 4 x join.max_interval must be below 2^63, "
+                "or no event would be in range"
+            )
+        for side in Side:
+            unit = self.side(side).time_unit
+            if unit is not None and unit != self.unit:
+                found.append(
+                    f'{side.name.lower()}.time_unit = "{unit}" differs from unit = "{self.unit}": '
+                    "both sides must be in the job's unit in this version"
+                )
+        return found
+
+    def _topic_problems(self) -> list[str]:
+        if self.left.topic == self.right.topic:
+            both = f'left.topic and right.topic are both "{self.left.topic}"'
+            return [f"{both}: a topic cannot be joined with itself; copy one side to another topic"]
+        named = {self.left.topic: "left.topic", self.right.topic: "right.topic"}
+        found = []
+        for key, topic in (
+            ("output.topic", self.output.topic),
+            ("the changelog (name + -changelog)", self.changelog_topic),
+            ("the rejects topic (name + -rejects)", self.rejects_topic),
+        ):
+            if topic in named:
+                found.append(f'{key} and {named[topic]} are both "{topic}": choose another name')
+            named[topic] = key
+        return found
+
+    def _ticks(self, key: str, raw: Duration) -> int:
+        return _named(key, raw, self.unit)
+
+    def _properties(self, table: str) -> dict[str, Property]:
+        values = properties.split_tables(self.kafka)[table]
+        return {name: value for name, value in values.items() if isinstance(value, str | int)}
+
+
+_RESOLVED: Final = (
+    "lateness",
+    "max_interval",
+    "max_skew",
+    "max_future",
+    "idle_timeout_ms",
+)
+
+
+def _named(key: str, raw: Duration, unit: str) -> int:
+    try:
+        return units.duration(raw, unit)
+    except ValueError as error:
+        raise ValueError(f"{key} {error}") from None
+
+
+def load_config(path: Path, environ: Mapping[str, str] = os.environ) -> Config:
+    """Read and check the configuration file; `environ` overrides its values.
+
+    Raises UsageError: one line that names the file and each wrong setting by its dotted key.
+    """
+    try:
+        document = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"{path}: no such file; give the configuration with -c FILE") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: is not UTF-8 text: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path}: is not valid TOML: {error}") from None
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+    try:
+        config = Config.model_validate(
+            environment.overlay(document, environ), context={"folder": path.parent}
+        )
+    except ValidationError as error:
+        raise UsageError(f"{path}: {problems.describe(error, Config)}") from None
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from None
+    config._path = path  # noqa: SLF001 (its own module)
+    return config

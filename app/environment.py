@@ -1,0 +1,68 @@
+"""Environment variables laid over the configuration file.
+
+`SPANJOIN_JOIN__MAX_INTERVAL` is `join.max_interval`. In the Kafka tables, whose property names
+contain dots, `_` stands for a dot: `SPANJOIN_KAFKA__CONSUMER__FETCH_MIN_BYTES`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PREFIX: Final = "SPANJOIN_"
+# Other names without "__" are left alone: orchestrators invent some of their own for a service
+# of this name, such as SPANJOIN_PORT or SPANJOIN_SERVICE_HOST.
+_TOP_LEVEL: Final = ("NAME", "START", "UNIT")
+
+
+def overlay(document: Mapping[str, object], environ: Mapping[str, str]) -> dict[str, object]:
+    """A copy of `document` with each variable's value put at its dotted key.
+
+    Raises ValueError, naming the variable, where its path runs through something not a table.
+    """
+    result = _copy(document)
+    for variable in sorted(environ):
+        rest = variable.removeprefix(PREFIX)
+        if rest == variable or ("__" not in rest and rest not in _TOP_LEVEL):
+            continue
+        _put(result, variable, _path(rest), environ[variable])
+    return result
+
+
+def _path(rest: str) -> list[str]:
+    tables = rest.lower().split("__")
+    if tables[0] == "kafka":
+        tables[-1] = tables[-1].replace("_", ".")
+    return tables
+
+
+def _put(document: dict[str, object], variable: str, path: list[str], value: str) -> None:
+    table = document
+    for name in path[:-1]:
+        inner = table.setdefault(name, {})
+        if not isinstance(inner, dict):
+            raise ValueError(  # noqa: TRY004 (the caller tells it as a wrong value)
+                f"{variable} does not name a setting: {name} is not a table"
+            )
+        table = inner
+    if path[0] == "kafka":
+        _remove_dotted(table, path[-1].split("."))
+    table[path[-1]] = value
+
+
+def _remove_dotted(table: dict[str, object], parts: list[str]) -> None:
+    """Take an unquoted, hence nested, `bootstrap.servers` out: the variable replaces it."""
+    inner = table.get(parts[0])
+    if len(parts) == 1:
+        if not isinstance(inner, dict):
+            table.pop(parts[0], None)
+    elif isinstance(inner, dict):
+        _remove_dotted(inner, parts[1:])
+
+
+def _copy(table: Mapping[str, object]) -> dict[str, object]:
+    return {
+        name: _copy(value) if isinstance(value, dict) else value for name, value in table.items()
+    }

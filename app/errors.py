@@ -1,0 +1,66 @@
+"""What ends a command, named by the answer it asks for; each class carries its exit code.
+
+    Exception
+    ├── SpanjoinError              exit 1   one line for stderr, never a traceback
+    │   ├── UsageError             exit 2   a person must change something; nothing was moved
+    │   ├── Crash                  exit 1   this process cannot go on; starting it again may help
+    │   │   └── Unreachable        exit 1   no broker answered in time
+    │   └── Fenced                 exit 75  lost or stuck; start again at once
+    └── Response                   never leaves the worker's loop
+        ├── Retry                  ask again later, nothing was changed
+        └── Abort                  abort the open transaction, then run the turn again
+
+Bad input is a value (`schemas.records.Rejected`), never one of these.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+EXIT_DONE: Final = 0
+EXIT_CRASH: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_RESTART: Final = 75
+
+
+class SpanjoinError(Exception):
+    """A failure that ends the command; its text is the one line a person reads."""
+
+    exit_code: ClassVar[int] = EXIT_CRASH
+
+    @property
+    def line(self) -> str:
+        """The text on one line: errors of libraries may carry newlines."""
+        return " ".join(str(self).split())
+
+
+class UsageError(SpanjoinError):
+    """Usage, configuration, or a state of the cluster that needs a person: name thing and mend."""
+
+    exit_code: ClassVar[int] = EXIT_USAGE
+
+
+class Crash(SpanjoinError):  # noqa: N818 (named by the answer)
+    """Anything else that stops the process: a full disk, a store damaged beyond a replay."""
+
+
+class Unreachable(Crash):
+    """No broker answered within the time a command is willing to wait."""
+
+
+class Fenced(SpanjoinError):  # noqa: N818 (named by the answer)
+    """The worker was fenced, expelled or is stuck: the supervisor is to start it again."""
+
+    exit_code: ClassVar[int] = EXIT_RESTART
+
+
+class Response(Exception):  # noqa: N818 (named by the answer)
+    """Base of the answers that the worker's loop gives by itself."""
+
+
+class Retry(Response):
+    """Nothing has changed; the same call may be made again after a pause."""
+
+
+class Abort(Response):
+    """The open transaction must be aborted; the same turn is then run again."""

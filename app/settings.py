@@ -1,0 +1,212 @@
+"""The tables of the configuration file: every key with its type, unit, default and meaning.
+
+Invariant: a key that is not a field here is an error. The table of settings in the README is
+compared with these fields, so a setting cannot exist without being documented.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
+
+from app import units
+
+Unit = Literal["ms", "us", "ns", "none"]
+
+_LEGAL_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]+")
+_TOPIC_LENGTH_MAX: Final = 249  # the broker's own limit
+JOB_NAME_LENGTH_MAX: Final = _TOPIC_LENGTH_MAX - len("-changelog")
+
+
+def _whole(value: object) -> object:
+    # Pydantic takes `true` for 1 and 2.0 for 2; both are slips in a configuration file.
+    if isinstance(value, bool | float):
+        raise ValueError(f"must be an integer, but is {value!r}")  # noqa: TRY004 (pydantic's)
+    return value
+
+
+def _duration(value: object) -> object:
+    # Only the form is checked here: what it means depends on the job's unit.
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError(f"must be {units.DURATION_HINT}, but is {value!r}")  # noqa: TRY004
+    return value
+
+
+def _clock_duration(value: object) -> object:
+    _duration(value)
+    units.duration(value, "ms")  # type: ignore[arg-type]  # _duration has checked it
+    return value
+
+
+def _size(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError(f"must be {units.SIZE_HINT}, but is {value!r}")  # noqa: TRY004
+    units.size(value)
+    return value
+
+
+def _topic(value: object) -> object:
+    if not isinstance(value, str):
+        raise ValueError(f"must be a string, but is {value!r}")  # noqa: TRY004 (pydantic's)
+    if not _LEGAL_TOPIC.fullmatch(value) or value in {".", ".."}:
+        raise ValueError(f"must be letters, digits, '.', '_' and '-', but is {value!r}")
+    if len(value) > _TOPIC_LENGTH_MAX:
+        raise ValueError(f"must have at most {_TOPIC_LENGTH_MAX} characters, but has {len(value)}")
+    return value
+
+
+def _path(value: object, info: ValidationInfo) -> object:
+    if not isinstance(value, str | Path) or not str(value):
+        raise ValueError(f"must be a path, but is {value!r}")
+    folder: Path = (info.context or {}).get("folder", Path())
+    return folder / Path(value).expanduser()
+
+
+Duration = Annotated[int | str, BeforeValidator(_duration)]
+"""A time in the events' unit: what an integer means depends on `unit`."""
+
+ClockDuration = Annotated[int | str, BeforeValidator(_clock_duration)]
+"""A time of the clock: an integer is in ms, whatever the events' unit."""
+
+Size = Annotated[int | str, BeforeValidator(_size)]
+Whole = Annotated[int, BeforeValidator(_whole)]
+TopicName = Annotated[str, BeforeValidator(_topic)]
+FilePath = Annotated[Path, BeforeValidator(_path)]
+"""A path; a relative one begins at the folder of the configuration file."""
+
+
+def setting(default: Any, unit: str, meaning: str, **limits: Any) -> Any:  # noqa: ANN401
+    """A field with what the README's table says of it; `...` as default makes it mandatory."""
+    extra: Any = {"unit": unit}
+    return Field(
+        default, description=meaning, json_schema_extra=extra, validate_default=True, **limits
+    )
+
+
+class Table(BaseModel):
+    """A table of the file: unknown keys are errors, values never change once read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class FieldNames(Table):
+    """Which fields of a side's records carry what the join needs."""
+
+    id: str = setting("id", "", "the field that identifies a row, unique on its side")
+    ts: str = setting("ts", "", "the field of the event's time, inside its interval")
+    start: str = setting("start", "", "the field of the interval's first moment")
+    end: str = setting("end", "", "the field of the interval's last moment, inclusive")
+    kind: str | None = setting(
+        None, "", "the field that says INSERT, RETRACT or WATERMARK; without it all are inserts"
+    )
+
+
+class SideTable(Table):
+    """`[left]` or `[right]`: one of the two inputs."""
+
+    topic: TopicName = setting(..., "", "the topic to read")
+    schema_file: FilePath | None = setting(
+        None, "file", "the Avro schema of its values; without it the default event", alias="schema"
+    )
+    fields_: FieldNames | None = Field(None, alias="fields", description="the field map")
+    time_unit: Unit | None = setting(None, "", "the unit of its times; the job's if not said")
+
+    @property
+    def fields(self) -> FieldNames:
+        """The field map; the default event and records like it may also carry a kind."""
+        if self.fields_ is None:
+            return FieldNames(kind="kind")
+        if self.schema_file is None and self.fields_.kind is None:
+            return self.fields_.model_copy(update={"kind": "kind"})
+        return self.fields_
+
+
+class OutputTable(Table):
+    """`[output]`: where matches go."""
+
+    topic: TopicName = setting(..., "", "the topic of the matches")
+
+
+class SchemaTable(Table):
+    """`[schema]`: how values are encoded."""
+
+    format: Literal["avro"] = setting("avro", "", "the encoding of values on both sides")
+
+
+class JoinTable(Table):
+    """`[join]`: the bounds of the join in event time."""
+
+    allowed_lateness: Duration = setting(
+        ..., "duration", "how far behind the watermark an insert may still come (L)"
+    )
+    max_interval: Duration = setting(..., "duration", "the longest interval, end - start (D)")
+    max_future: Duration | None = setting(
+        None, 'duration or "off"', "how far ahead of the clock an event may be"
+    )
+    idle_timeout: Duration = setting(
+        "off", 'duration or "off"', "after how long a side without records stops being waited for"
+    )
+    max_skew: Duration = setting(
+        0, "duration", "how far one side may be read ahead of the other, in event time"
+    )
+    type: Literal["inner"] = setting("inner", "", "which rows appear in the output")
+
+
+class TurnTable(Table):
+    """`[turn]`: the size of one transaction."""
+
+    max_records: Whole = setting(
+        10_000, "records", "the most records of one turn", ge=1, le=1_000_000
+    )
+    max_wait: ClockDuration = setting(
+        "20ms", "duration", "how long a turn waits for its first records"
+    )
+
+    @property
+    def max_wait_ms(self) -> int:
+        """How long a turn waits for its first records, in ms of the clock."""
+        return units.duration(self.max_wait, "ms")
+
+
+class StateTable(Table):
+    """`[state]`: the local copy of the join's state."""
+
+    dir: FilePath = setting("state", "directory", "where the state lives; one worker each")
+    cache_memory: Size = setting(
+        "256MB", "bytes", "the memory for windows and the store's cache, of one worker"
+    )
+    cleanup_delay: ClockDuration = setting(
+        "10m", "duration", "how long the local copy of a lane that moved away is kept"
+    )
+
+    @property
+    def cache_memory_bytes(self) -> int:
+        """The memory for windows and the store's cache."""
+        return units.size(self.cache_memory)
+
+    @property
+    def cleanup_delay_ms(self) -> int:
+        """How long the local copy of a lane that moved away is kept, in ms of the clock."""
+        return units.duration(self.cleanup_delay, "ms")
+
+
+class HttpTable(Table):
+    """`[http]`: the server for probes, metrics and status."""
+
+    host: str = setting("127.0.0.1", "", "the address to listen on")
+    port: Whole = setting(0, "", "the port to listen on; 0 = no server", ge=0, le=65_535)
+    advertised: str = setting(
+        "", "host:port", "how others reach this server; host and port if not said"
+    )
+
+
+class LogTable(Table):
+    """`[log]`: what is told on standard error."""
+
+    format: Literal["human", "json"] = setting("human", "", "lines for people or JSON lines")
+    level: Literal["debug", "info", "warning", "error"] = setting(
+        "info", "", "the least level told"
+    )
