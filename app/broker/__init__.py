@@ -1,0 +1,8 @@
+"""A real Kafka broker wherever the tests or the demo run: given, from Docker, or from Kafka's jars."""
+
+from __future__ import annotations
+
+from app.broker.interface import Broker, BrokerUnavailable
+from app.broker.start import ENVIRONMENT_NAME, start_broker
+
+__all__ = ["ENVIRONMENT_NAME", "Broker", "BrokerUnavailable", "start_broker"]

@@ -1,0 +1,105 @@
+"""Kafka's own jars, fetched once through Maven into the user's cache, and a Java to run them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from app.broker.interface import KAFKA_VERSION, BrokerUnavailable, log_tail
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+JAVA_VERSION_MIN: Final = 17
+FETCH_TIMEOUT_S: Final = 600.0
+
+POM: Final = f"""\
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>spanjoin</groupId><artifactId>broker</artifactId><version>1</version>
+  <packaging>pom</packaging>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId>
+      <version>{KAFKA_VERSION}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId>
+      <version>1.7.36</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+
+
+def find_java(environ: Mapping[str, str]) -> str | None:
+    """The `java` of JAVA_HOME, else of PATH, if it is new enough for this Kafka."""
+    candidates = [shutil.which("java", path=environ.get("PATH"))]
+    if environ.get("JAVA_HOME"):
+        candidates.insert(0, str(Path(environ["JAVA_HOME"], "bin", "java")))
+    for candidate in candidates:
+        if candidate is not None and _java_version(candidate) >= JAVA_VERSION_MIN:
+            return candidate
+    return None
+
+
+def _java_version(java: str) -> int:
+    try:
+        done = subprocess.run(  # noqa: S603 - a program found on PATH, fixed arguments
+            [java, "-version"], capture_output=True, text=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    found = re.search(r'version "(\d+)', done.stderr + done.stdout)
+    return int(found[1]) if found else 0
+
+
+def find_jars(environ: Mapping[str, str], say: Callable[[str], None]) -> Path | None:
+    """The directory of the jars, filled through Maven the first time; None without Maven.
+
+    Raises:
+        BrokerUnavailable: Maven could not fetch them.
+    """
+    cache = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "spanjoin")
+    jars = cache / f"kafka-{KAFKA_VERSION}"
+    if jars.is_dir():
+        return jars
+    maven = shutil.which("mvn", path=environ.get("PATH"))
+    if maven is None:
+        return None
+    say(f"fetching Kafka {KAFKA_VERSION} through Maven: 43 MB, once")
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache, prefix="fetch-") as work:
+        fetched = _fetch(maven, Path(work), environ)
+        try:
+            fetched.rename(jars)
+        except OSError:
+            # Somebody else fetched them meanwhile: theirs are as good.
+            if not jars.is_dir():
+                raise
+    return jars
+
+
+def _fetch(maven: str, work: Path, environ: Mapping[str, str]) -> Path:
+    (work / "pom.xml").write_text(POM)
+    command = [
+        maven, "-q", "-B", "-f", str(work / "pom.xml"),
+        "dependency:copy-dependencies", f"-DoutputDirectory={work / 'jars'}",
+    ]  # fmt: skip
+    done = subprocess.run(  # noqa: S603 - a program found on PATH, fixed arguments
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        timeout=FETCH_TIMEOUT_S,
+        check=False,
+        env=dict(environ),
+    )
+    if done.returncode != 0:
+        raise BrokerUnavailable(f"Maven could not fetch Kafka: {log_tail(done.stdout)}")
+    return work / "jars"

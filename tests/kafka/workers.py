@@ -1,0 +1,113 @@
+"""Workers as processes of their own, each ended by its own pid, and waiting with a limit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+SPANJOIN = Path(sys.executable).with_name("spanjoin")
+LOG_TAIL_LINES = 30
+
+
+def eventually(condition: Callable[[], bool], timeout: float, what: Callable[[], str]) -> None:
+    """Wait until the condition holds; after `timeout` seconds fail with what it is like then."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout:.0f} s: {what()}"
+        time.sleep(0.1)
+
+
+def spanjoin(
+    *arguments: str, environ: Mapping[str, str] | None = None, timeout: float = 60
+) -> subprocess.CompletedProcess[str]:
+    """Run a command of spanjoin to its end."""
+    return subprocess.run(
+        [SPANJOIN, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, **(environ or {})},
+        check=False,
+    )
+
+
+class Worker:
+    """One `spanjoin run`; its output goes to `log`."""
+
+    def __init__(self, arguments: list[str], log: Path, environ: Mapping[str, str]) -> None:
+        self.log = log
+        self._expected_to_run = True
+        with log.open("ab") as out:
+            self.process = subprocess.Popen(
+                [SPANJOIN, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **environ},
+                # Children of `--workers N` are then ended with it, and with nobody else.
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self.process.pid
+
+    def tail(self) -> str:
+        """The end of its log."""
+        lines = self.log.read_text(errors="replace").splitlines()
+        return "\n".join(lines[-LOG_TAIL_LINES:])
+
+    def check(self) -> None:
+        """Fail if it ended although nobody ended it."""
+        if self._expected_to_run and (code := self.process.poll()) is not None:
+            raise AssertionError(f"worker {self.pid} ended with {code}:\n{self.tail()}")
+
+    def wait(self, timeout: float = 30) -> int:
+        """Wait for its own end; returns the exit code."""
+        self._expected_to_run = False
+        try:
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(
+                f"worker {self.pid} still runs after {timeout:.0f} s:\n{self.tail()}"
+            ) from None
+
+    def terminate(self, timeout: float = 15) -> int:
+        """SIGTERM; returns the exit code."""
+        self._expected_to_run = False
+        self.process.send_signal(signal.SIGTERM)
+        return self.wait(timeout)
+
+    def kill(self) -> None:
+        """SIGKILL to it and to nothing else, and wait until it is gone."""
+        self._expected_to_run = False
+        self.process.kill()
+        self.process.wait(10)
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self.process.send_signal(signal.SIGCONT)
+
+    def end(self) -> None:
+        """Leave nothing of it behind: its session holds its children and nobody else's."""
+        self._expected_to_run = False
+        # While its leader is not waited for, the group's number cannot be anybody else's.
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait(10)
