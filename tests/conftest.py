@@ -1,4 +1,4 @@
-"""What all tests share: how many examples hypothesis tries, and the marker of the broker's tests."""
+"""What all tests share: hypothesis's profiles, and the marker of tests that need the broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real Kafka broker wherever the tests or the demo run: given, from Docker, or from Kafka's jars."""
+"""A real Kafka broker for tests and demo: a given one, in Docker, or from Kafka's jars."""
 
 from __future__ import annotations
 

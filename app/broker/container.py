@@ -11,6 +11,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import docker
+from docker.errors import DockerException
+from testcontainers.core.container import DockerContainer
+
 from app.broker.interface import (
     KAFKA_VERSION,
     START_TIMEOUT_S,
@@ -34,12 +38,6 @@ CONTROLLER_PORT: Final = 9093
 def docker_answers() -> bool:
     """Whether a Docker engine really runs here, not just its client; decided within seconds."""
     try:
-        import docker
-        from docker.errors import DockerException
-        from testcontainers.core import container as _installed  # noqa: F401
-    except ImportError:
-        return False
-    try:
         client = docker.from_env(timeout=ANSWER_TIMEOUT_S)
     except DockerException:
         return False
@@ -62,9 +60,6 @@ class ContainerBroker(Broker):
         Raises:
             BrokerUnavailable: the image could not be had, or the broker did not come up.
         """
-        from docker.errors import DockerException
-        from testcontainers.core.container import DockerContainer
-
         (port,) = free_ports(1)
         self.bootstrap_servers = f"{HOST}:{port}"
         self.log_path = Path(tempfile.mkdtemp(prefix="spanjoin-broker-"), "broker.log")

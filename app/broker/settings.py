@@ -58,7 +58,6 @@ def as_properties_file(properties: Mapping[str, str]) -> str:
 def as_environment(properties: Mapping[str, str]) -> dict[str, str]:
     """The same as variables of Kafka's own image: `a.b-c` is KAFKA_A_B__C, `_` is `___`."""
     return {
-        "KAFKA_"
-        + name.replace("_", "___").replace("-", "__").replace(".", "_").upper(): value
+        "KAFKA_" + name.replace("_", "___").replace("-", "__").replace(".", "_").upper(): value
         for name, value in properties.items()
     }

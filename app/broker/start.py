@@ -1,14 +1,13 @@
-"""The choice of a broker: given by the environment, else Docker, else Kafka's jars, else one line."""
+"""The choice of a broker: a given one, else Docker, else Kafka's jars, else a line that helps."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING, Final
 
-from app.broker.container import ContainerBroker, docker_answers
 from app.broker.given import GivenBroker
 from app.broker.interface import Broker, BrokerUnavailable
-from app.broker.jars import find_java, find_jars
+from app.broker.jars import find_jars, find_java
 from app.broker.process import ProcessBroker
 
 if TYPE_CHECKING:
@@ -22,10 +21,14 @@ NOTHING_HERE: Final = (
 )
 
 
+def _say_nothing(line: str) -> None:
+    """Do nothing with the line."""
+
+
 def start_broker(
     properties: Mapping[str, str] | None = None,
     *,
-    say: Callable[[str], None] = lambda line: None,
+    say: Callable[[str], None] = _say_nothing,
     environ: Mapping[str, str] = os.environ,
 ) -> Broker:
     """Start a broker, or take the one that the environment names, and wait until it answers.
@@ -41,15 +44,23 @@ def start_broker(
         return GivenBroker(given)
     extra = dict(properties or {})
     docker_failed = ""
-    if docker_answers():
-        try:
-            return ContainerBroker(extra, say)
-        except BrokerUnavailable as error:
-            docker_failed = f" (Docker runs, but: {error.line})"
+    try:
+        container = _in_docker(extra, say)
+    except BrokerUnavailable as error:
+        docker_failed = f" (Docker runs, but: {error.line})"
+    else:
+        if container is not None:
+            return container
     java = find_java(environ)
-    if java is None:
-        raise BrokerUnavailable(NOTHING_HERE + docker_failed)
-    jars = find_jars(environ, say)
-    if jars is None:
+    jars = find_jars(environ, say) if java is not None else None
+    if java is None or jars is None:
         raise BrokerUnavailable(NOTHING_HERE + docker_failed)
     return ProcessBroker(java, jars, extra)
+
+
+def _in_docker(properties: Mapping[str, str], say: Callable[[str], None]) -> Broker | None:
+    try:
+        from app.broker import container  # noqa: PLC0415 - testcontainers is an optional extra
+    except ImportError:
+        return None
+    return container.ContainerBroker(properties, say) if container.docker_answers() else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -105,9 +106,7 @@ class Worker:
     def end(self) -> None:
         """Leave nothing of it behind: its session holds its children and nobody else's."""
         self._expected_to_run = False
-        # While its leader is not waited for, the group's number cannot be anybody else's.
-        try:
+        # A group's number is not given away while a member lives.
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self.process.wait(10)
