@@ -8,7 +8,8 @@
     │   └── Fenced                 exit 75  lost or stuck; start again at once
     └── Response                   never leaves the worker's loop
         ├── Retry                  ask again later, nothing was changed
-        └── Abort                  abort the open transaction, then run the turn again
+        ├── Abort                  nothing of the turn counts, certainly: run it again
+        └── Renew                  unknown what counts: new producer, every lane taken over anew
 
 Bad input is a value (`schemas.records.Rejected`), never one of these.
 """
@@ -40,7 +41,7 @@ class UsageError(SpanjoinError):
     exit_code: ClassVar[int] = EXIT_USAGE
 
 
-class Crash(SpanjoinError):  # noqa: N818 (named by the answer)
+class Crash(SpanjoinError):
     """Anything else that stops the process: a full disk, a store damaged beyond a replay."""
 
 
@@ -48,13 +49,13 @@ class Unreachable(Crash):
     """No broker answered within the time a command is willing to wait."""
 
 
-class Fenced(SpanjoinError):  # noqa: N818 (named by the answer)
+class Fenced(SpanjoinError):
     """The worker was fenced, expelled or is stuck: the supervisor is to start it again."""
 
     exit_code: ClassVar[int] = EXIT_RESTART
 
 
-class Response(Exception):  # noqa: N818 (named by the answer)
+class Response(Exception):
     """Base of the answers that the worker's loop gives by itself."""
 
 
@@ -63,4 +64,8 @@ class Retry(Response):
 
 
 class Abort(Response):
-    """The open transaction must be aborted; the same turn is then run again."""
+    """The transaction was aborted, and that was acknowledged; the same turn is run again."""
+
+
+class Renew(Response):
+    """Whether the transaction counts is unknown: throw the producer away, restore every lane."""

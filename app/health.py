@@ -1,0 +1,159 @@
+"""The HTTP server for probes, metrics and status.
+
+Invariant: it only reads what the worker offers and answers within bounds (connections, time,
+request size), so nobody can stop or slow the join through it.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import threading
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from socketserver import ThreadingMixIn
+from typing import TYPE_CHECKING, Any, Final
+
+from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from app.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CONNECTIONS_MAX: Final = 32
+REQUEST_SECONDS_MAX: Final = 5
+_PLAIN: Final = "text/plain; charset=utf-8"
+_JSON: Final = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What the worker offers; each function is called on the server's threads.
+
+    live, ready: None if all is well, else the reason. status: what `/status` shows.
+    """
+
+    live: Callable[[], str | None]
+    ready: Callable[[], str | None]
+    status: Callable[[], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    code: HTTPStatus
+    content_type: str
+    body: bytes
+
+
+class Server(ThreadingMixIn, HTTPServer):
+    """A running server; `close` stops it."""
+
+    daemon_threads = True
+    # One worker to a port: sharing it would send the probes of one worker to another.
+    allow_reuse_port = False
+
+    def __init__(
+        self, address: tuple[str, int], health: Health, registry: CollectorRegistry
+    ) -> None:
+        self.health = health
+        self.registry = registry
+        self._free = threading.BoundedSemaphore(CONNECTIONS_MAX)
+        super().__init__(address, _Requests)
+        self._thread = threading.Thread(target=self.serve_forever, name="http", daemon=True)
+        self._thread.start()
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return int(self.server_address[1])
+
+    def close(self) -> None:
+        """Stop listening; answers being written are cut off."""
+        self.shutdown()
+        self.server_close()
+        self._thread.join(REQUEST_SECONDS_MAX)
+
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
+        """Serve on a thread of its own, or hang up when there are too many already."""
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
+        """One connection, from its first byte to its last."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
+        """Say nothing: a client that hung up is no event of the worker's."""
+
+    def answer(self, path: str) -> _Answer:
+        """What is said to a GET of `path`."""
+        match path:
+            case "/livez":
+                return _probe(self.health.live())
+            case "/readyz":
+                return _probe(self.health.ready())
+            case "/status":
+                text = json.dumps(self.health.status(), separators=(",", ":"))
+                return _Answer(HTTPStatus.OK, _JSON, f"{text}\n".encode())
+            case "/metrics":
+                return _Answer(HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(self.registry))
+            case _:
+                text = "not found; there are /livez, /readyz, /metrics and /status\n"
+                return _Answer(HTTPStatus.NOT_FOUND, _PLAIN, text.encode())
+
+
+def _probe(reason: str | None) -> _Answer:
+    if reason is None:
+        return _Answer(HTTPStatus.OK, _PLAIN, b"ok\n")
+    return _Answer(HTTPStatus.SERVICE_UNAVAILABLE, _PLAIN, f"{reason}\n".encode())
+
+
+class _Requests(BaseHTTPRequestHandler):
+    server: Server
+    timeout = REQUEST_SECONDS_MAX
+    server_version = "spanjoin"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        self._respond(with_body=True)
+
+    def do_HEAD(self) -> None:
+        self._respond(with_body=False)
+
+    def _respond(self, *, with_body: bool) -> None:
+        answer = self.server.answer(self.path.partition("?")[0])
+        self.send_response(answer.code)
+        self.send_header("Content-Type", answer.content_type)
+        self.send_header("Content-Length", str(len(answer.body)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        if with_body:
+            self.wfile.write(answer.body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the name it has)
+        """Probes come every few seconds: not a line each."""
+
+
+def serve(host: str, port: int, health: Health, registry: CollectorRegistry = REGISTRY) -> Server:
+    """Start to listen on `host`:`port` (0: any free port).
+
+    Raises UsageError if the address cannot be listened on.
+    """
+    try:
+        return Server((host, port), health, registry)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            reason = "is taken: stop the program that listens there, or choose another http.port"
+        else:
+            reason = f"cannot be listened on ({error.strerror}): correct http.host and http.port"
+        raise UsageError(f"http address {host}:{port} {reason}") from None
+    except OverflowError:
+        raise UsageError(f"http.port {port} must be at most 65535: --workers adds to it") from None
