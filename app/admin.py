@@ -1,0 +1,303 @@
+"""The commands' edge to Kafka: questions to the cluster, and clients for reading and writing.
+
+Invariant: a command never hangs. Each call ends within its time, with an answer or with one line
+that names the broker's address or the topic.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import (
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from app.errors import Crash, Unreachable, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from concurrent.futures import Future
+
+    from app.config import Config
+    from app.properties import Property
+
+WAIT_SECONDS: Final = 30.0
+_ADDRESS: Final = re.compile(r"^\S+(/bootstrap)?: (Connect to \S+ failed: )?")
+_CREATION: Final = "Failed to create producer: "
+_POLL_SECONDS: Final = 0.05
+_QUIET: Final = 2
+"""Below librdkafka's level of lost connections: a command tells them once, in its own line."""
+
+_REFUSED: Final = frozenset(
+    {
+        KafkaError._AUTHENTICATION,  # noqa: SLF001 (the client's public name for it)
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+    }
+)
+_EARLIEST: Final[OffsetSpec] = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # vendor's
+_LATEST: Final[OffsetSpec] = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # vendor's
+_NO_GROUP: Final = frozenset({KafkaError.GROUP_ID_NOT_FOUND, KafkaError.INVALID_GROUP_ID})
+
+T = TypeVar("T")
+
+
+class Topic(NamedTuple):
+    """A topic as the cluster has it; `settings` are its effective values, defaults included."""
+
+    id: str
+    partitions: int
+    settings: Mapping[str, str]
+
+
+class NewSpec(NamedTuple):
+    """A topic to create; replication is the broker's default."""
+
+    name: str
+    partitions: int
+    settings: Mapping[str, str]
+
+
+class Extent(NamedTuple):
+    """A partition's offsets: log start, last stable offset, high watermark."""
+
+    start: int
+    stable: int
+    end: int
+
+
+class Member(NamedTuple):
+    """A live member of the group and the partitions of each topic that it has been assigned."""
+
+    client_id: str
+    host: str
+    partitions: Mapping[str, frozenset[int]]
+
+
+class Cluster:
+    """Questions to the cluster, each answered within `WAIT_SECONDS`."""
+
+    def __init__(
+        self,
+        config: Config,
+        wait_seconds: float = WAIT_SECONDS,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Wait for a broker; raises Unreachable when none answers in time or `stopping`."""
+        self._stopping = stopping
+        self._address = config.bootstrap_servers
+        self._wait_seconds = wait_seconds
+        self._last_error: KafkaError | None = None
+        # Futures of a client that is garbage-collected fail: the handle lives as long as we do.
+        self._admin = _made(
+            AdminClient, quiet(config.admin_properties()) | {"error_cb": self._note}
+        )
+        self._asked("the cluster", self._admin.describe_cluster(request_timeout=wait_seconds))
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Those of the topics that exist."""
+        wanted = list(names)
+        described = self._admin.describe_topics(
+            TopicCollection(wanted), request_timeout=self._wait_seconds
+        )
+        found: dict[str, Any] = {}
+        for name, future in described.items():
+            try:
+                found[name] = self._asked(f"topic {name}", future)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise _told(error, f"topic {name}") from None
+        settings = self._settings(found)
+        return {
+            name: Topic(str(topic.topic_id), len(topic.partitions), settings[name])
+            for name, topic in found.items()
+        }
+
+    def create(self, topics: Iterable[NewSpec]) -> None:
+        """Create topics and wait until the cluster knows them; one that exists by now is fine."""
+        specs = [
+            NewTopic(spec.name, spec.partitions, config=dict(spec.settings)) for spec in topics
+        ]
+        if not specs:
+            return
+        made = self._admin.create_topics(specs, request_timeout=self._wait_seconds)
+        for name, future in made.items():
+            try:
+                self._asked(f"creating {name}", future)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise _told(error, f"creating topic {name}") from None
+        deadline = time.monotonic() + self._wait_seconds
+        while len(self.topics(made)) < len(made):
+            if time.monotonic() > deadline:
+                raise Crash(f"created topics did not appear within {self._wait_seconds:g} s")
+            time.sleep(_POLL_SECONDS)
+
+    def extents(self, topic: str, partitions: int) -> list[Extent]:
+        """Where each partition of a topic begins and ends."""
+        lanes = [TopicPartition(topic, lane) for lane in range(partitions)]
+        committed, uncommitted = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
+        columns = [
+            self._offsets(lanes, _EARLIEST, uncommitted),
+            self._offsets(lanes, _LATEST, committed),
+            self._offsets(lanes, _LATEST, uncommitted),
+        ]
+        return [Extent(*row) for row in zip(*columns, strict=True)]
+
+    def members(self, group: str) -> list[Member]:
+        """The live members of a group; none if there is no such group."""
+        futures = self._admin.describe_consumer_groups([group], request_timeout=self._wait_seconds)
+        (future,) = futures.values()
+        try:
+            described: Any = self._asked(f"group {group}", future)
+        except KafkaException as error:
+            if error.args[0].code() in _NO_GROUP:
+                return []
+            raise _told(error, f"group {group}") from None
+        return [_member(member) for member in described.members]
+
+    def _settings(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+        if not resources:
+            return {}
+        asked = self._admin.describe_configs(resources, request_timeout=self._wait_seconds)
+        settings: dict[str, dict[str, str]] = {}
+        for resource, future in asked.items():
+            entries: Any = self._answered(f"settings of topic {resource.name}", future)
+            settings[resource.name] = {name: entry.value for name, entry in entries.items()}
+        return settings
+
+    def _offsets(
+        self, lanes: list[TopicPartition], spec: OffsetSpec, isolation: IsolationLevel
+    ) -> list[int]:
+        asked = self._admin.list_offsets(
+            dict.fromkeys(lanes, spec),
+            isolation_level=isolation,
+            request_timeout=self._wait_seconds,
+        )
+        offsets = {
+            lane.partition: int(self._answered(f"offsets of {lane.topic}", future).offset)
+            for lane, future in asked.items()
+        }
+        return [offsets[lane.partition] for lane in lanes]
+
+    def _answered(self, what: str, future: Future[Any]) -> Any:  # noqa: ANN401 (the vendor's)
+        try:
+            return self._asked(what, future)
+        except KafkaException as error:
+            raise _told(error, what) from None
+
+    def _asked(self, what: str, future: Future[Any]) -> Any:  # noqa: ANN401 (the vendor's)
+        """An answer; raises Unreachable or Crash, KafkaException where the broker said no."""
+        deadline = time.monotonic() + self._wait_seconds
+        while True:
+            self._admin.poll(0)  # serves the error callback
+            if self._last_error is not None and self._last_error.code() in _REFUSED:
+                raise _told(KafkaException(self._last_error), what)
+            try:
+                return future.result(_POLL_SECONDS)
+            except TimeoutError:
+                if time.monotonic() >= deadline or self._stopping():
+                    raise self._unreachable() from None
+            except KafkaException as error:
+                if _is_absence(error.args[0]):
+                    raise self._unreachable() from None
+                raise
+
+    def _unreachable(self) -> Unreachable:
+        reason = f" ({_reason(self._last_error)})" if self._last_error else ""
+        return Unreachable(
+            f"no broker answered at {self._address} within {self._wait_seconds:g} s{reason}: "
+            "start it, or correct kafka.bootstrap.servers"
+        )
+
+    def _note(self, error: KafkaError) -> None:
+        # The general "all brokers are down" would hide the reason that came before it.
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 (its public name)
+            self._last_error = error
+
+
+def quiet(properties: dict[str, Property]) -> dict[str, Any]:
+    """Properties of a client that does not write to standard error, unless asked to debug."""
+    if "debug" in properties:
+        return dict(properties)
+    return {"log_level": _QUIET, **properties}
+
+
+def check_properties(config: Config) -> None:
+    """Let the client itself judge the Kafka properties. Nothing is connected to.
+
+    Raises UsageError that names the table and what the client says.
+    """
+    common = config.kafka_common
+    for table, properties, client in (
+        ("kafka", common, Producer),
+        ("kafka.consumer", config.consumer_properties(), Consumer),
+        ("kafka.producer", config.producer_properties(), Producer),
+    ):
+        fixed = {"group.id": config.name} if client is Consumer else {}
+        given = quiet(properties) | fixed
+        given.pop("bootstrap.servers", None)
+        given.pop("metadata.broker.list", None)
+        made = _made(client, given, table)
+        if isinstance(made, Consumer):
+            made.close()
+
+
+def _made(
+    client: Callable[[dict[str, Any]], T], properties: Mapping[str, Any], table: str = "kafka"
+) -> T:
+    try:
+        return client(dict(properties))
+    except (KafkaException, TypeError, ValueError) as error:
+        text = error.args[0]
+        reason = text.str() if isinstance(text, KafkaError) else str(text)
+        raise UsageError(f"[{table}] {reason.partition(_CREATION)[2] or reason}") from None
+
+
+def _member(member: Any) -> Member:  # noqa: ANN401 (the vendor's)
+    partitions: dict[str, set[int]] = {}
+    for assigned in member.assignment.topic_partitions:
+        partitions.setdefault(assigned.topic, set()).add(assigned.partition)
+    return Member(
+        member.client_id,
+        member.host,
+        {topic: frozenset(lanes) for topic, lanes in partitions.items()},
+    )
+
+
+def _is_absence(error: KafkaError) -> bool:
+    return error.code() in {
+        KafkaError._TIMED_OUT,  # noqa: SLF001 (its public name)
+        KafkaError._TRANSPORT,  # noqa: SLF001
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+        KafkaError._RESOLVE,  # noqa: SLF001
+        KafkaError.REQUEST_TIMED_OUT,
+    }
+
+
+def _reason(error: KafkaError) -> str:
+    """The client's text without what the line says already: the address, and how often."""
+    text = _ADDRESS.sub("", error.str())
+    return text.partition(" (after")[0]
+
+
+def _told(error: KafkaException, what: str) -> Crash:
+    return Crash(f"Kafka refuses {what}: {_reason(error.args[0])}")

@@ -1,0 +1,248 @@
+"""The five topics of a job: what they should be, what they are, and creating what is missing.
+
+Invariant: nothing that exists is ever changed. Where something existing stands in the way, a
+person is told which topic, what it is, what it should be and how to mend it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import structlog
+
+from app.admin import Cluster, NewSpec, Topic
+from app.errors import Unreachable, UsageError
+from schemas.records import Side
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from app.config import Config
+
+SPARE_BYTES: Final = 1 << 20
+"""Room in changelog and rejects for what is added to a largest input: rows, headers, checkpoint."""
+
+_RETRY_SECONDS: Final = 10.0
+_MAX_BYTES: Final = "max.message.bytes"
+_FOR_EVER: Final[Mapping[str, str]] = {"retention.ms": "-1"}
+_CHANGELOG: Final[Mapping[str, str]] = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+}
+_OUTPUT: Final[Mapping[str, str]] = {"cleanup.policy": "compact"}
+
+_log: Final = structlog.get_logger()
+
+
+class Plan(NamedTuple):
+    """What is to be created, what a person must change first, and what is merely worth knowing."""
+
+    lanes: int
+    create: list[NewSpec]
+    problems: list[str]
+    notes: list[str]
+
+
+def names(config: Config) -> dict[str, str]:
+    """The job's topics, by what they are to it."""
+    return {
+        "left topic": config.left.topic,
+        "right topic": config.right.topic,
+        "output topic": config.output.topic,
+        "changelog topic": config.changelog_topic,
+        "rejects topic": config.rejects_topic,
+    }
+
+
+def plan(
+    config: Config, found: Mapping[str, Topic], partitions: int | None, *, create_inputs: bool
+) -> Plan:
+    """Compare the topics that were found with what the job needs. Pure.
+
+    `partitions` is what was asked for; None takes it from the inputs.
+    """
+    counts = {
+        side: found[config.side(side).topic].partitions
+        for side in Side
+        if config.side(side).topic in found
+    }
+    problems = _count_problems(config, counts, partitions)
+    lanes = next(iter(counts.values()), partitions or 0)
+    if problems:
+        return Plan(lanes, [], problems, [])
+    if len(counts) < len(Side) and not create_inputs:
+        problems += [missing_input(config, side) for side in Side if side not in counts]
+    elif lanes == 0:
+        problems.append(
+            f'neither left topic "{config.left.topic}" nor right topic "{config.right.topic}" '
+            "exists: say how many partitions they shall have with --partitions N"
+        )
+    wanted = _wanted(config, found, lanes)
+    create = [spec for spec in wanted if spec.name not in found]
+    notes = []
+    for spec in wanted:
+        if spec.name in found:
+            differences = _differences(config, spec, found[spec.name], lanes)
+            problems += differences.problems
+            notes += differences.notes
+    return Plan(lanes, [] if problems else create, problems, notes)
+
+
+def missing_input(config: Config, side: Side) -> str:
+    """What is said of an input that does not exist."""
+    return (
+        f'{side.name.lower()} topic "{config.side(side).topic}" does not exist: create it, for '
+        f"example with: spanjoin topics -c {config.path} --partitions N"
+    )
+
+
+def unequal(config: Config, left: int, right: int) -> str:
+    """What is said of inputs whose partition counts differ."""
+    return (
+        f'left topic "{config.left.topic}" has {_counted(left)}, right topic '
+        f'"{config.right.topic}" has {_counted(right)}: they must have the same number; recreate '
+        "one of them and load it again, because keys do not move when partitions are added"
+    )
+
+
+def _count_problems(
+    config: Config, counts: Mapping[Side, int], partitions: int | None
+) -> list[str]:
+    if len(set(counts.values())) > 1:
+        left, right = counts[Side.LEFT], counts[Side.RIGHT]
+        return [unequal(config, counts[Side.LEFT], counts[Side.RIGHT])]
+    if partitions is None:
+        return []
+    return [
+        f'{side.name.lower()} topic "{config.side(side).topic}" has {_counted(count)}, '
+        f"not {partitions}: run this without --partitions, or recreate the topic"
+        for side, count in counts.items()
+        if count != partitions
+    ]
+
+
+def _wanted(config: Config, found: Mapping[str, Topic], lanes: int) -> list[NewSpec]:
+    """All five as they would be created."""
+    input_bytes = [
+        int(found[config.side(side).topic].settings[_MAX_BYTES])
+        for side in Side
+        if config.side(side).topic in found
+    ]
+    # An input that does not exist yet will have the broker's default, unknown until then; the
+    # broker's own default for the new topics is then the same, so nothing is said.
+    larger = {_MAX_BYTES: str(max(input_bytes) + SPARE_BYTES)} if input_bytes else {}
+    return [
+        NewSpec(config.left.topic, lanes, _FOR_EVER),
+        NewSpec(config.right.topic, lanes, _FOR_EVER),
+        NewSpec(config.output.topic, lanes, _OUTPUT),
+        NewSpec(config.changelog_topic, lanes, {**_CHANGELOG, **larger}),
+        NewSpec(config.rejects_topic, lanes, larger),
+    ]
+
+
+class _Differences(NamedTuple):
+    problems: list[str]
+    notes: list[str]
+
+
+def _differences(config: Config, wanted: NewSpec, is_: Topic, lanes: int) -> _Differences:
+    """How an existing topic of ours differs; inputs are the user's and may be as they like."""
+    problems: list[str] = []
+    notes: list[str] = []
+    if wanted.name in {config.left.topic, config.right.topic}:
+        return _Differences(problems, notes)
+    what = next(kind for kind, name in names(config).items() if name == wanted.name)
+    topic = f'{what} "{wanted.name}"'
+    if wanted.name != config.output.topic and is_.partitions != lanes:
+        problems.append(
+            f"{topic} has {_counted(is_.partitions)}, but the inputs have {lanes}: the number "
+            "must not change under existing state; recreate the inputs as they were, or give the "
+            "job a new name"
+        )
+    for setting, value in wanted.settings.items():
+        has = is_.settings.get(setting, "")
+        if setting == _MAX_BYTES:
+            if int(has) < int(value):
+                notes.append(
+                    f"{topic} has {setting}={has}; {value} would hold the inputs' largest records"
+                )
+        elif has != value:
+            problems.append(
+                f"{topic} has {setting}={has}, but must have {setting}={value}: change it with "
+                f"kafka-configs.sh --alter --topic {wanted.name} --add-config {setting}={value}"
+            )
+    return _Differences(problems, notes)
+
+
+def _counted(partitions: int) -> str:
+    return f"{partitions} partition" + ("" if partitions == 1 else "s")
+
+
+def create_topics(
+    cluster: Cluster, config: Config, partitions: int | None, *, create_inputs: bool
+) -> Plan:
+    """Create what is missing, unless something existing stands in the way.
+
+    The plan's problems are for the caller to tell; with any, nothing was created.
+    """
+    found = cluster.topics(names(config).values())
+    first = plan(config, found, partitions, create_inputs=create_inputs)
+    if first.problems:
+        return first
+    inputs = [s for s in first.create if s.name in {config.left.topic, config.right.topic}]
+    if not inputs:
+        cluster.create(first.create)
+        return first
+    # The inputs first: what they got as the largest record decides about the others.
+    cluster.create(inputs)
+    rest = plan(config, cluster.topics(names(config).values()), None, create_inputs=False)
+    cluster.create(rest.create)
+    return rest._replace(create=[*inputs, *rest.create])
+
+
+def describe(config: Config, done: Plan) -> list[str]:
+    """What was done, one line for each topic, and what is worth knowing."""
+    created = {spec.name: spec for spec in done.create}
+    lines = []
+    for what, name in names(config).items():
+        spec = created.get(name)
+        if spec is None:
+            lines.append(f'{what} "{name}" exists')
+            continue
+        settings = ", ".join(f"{key}={value}" for key, value in spec.settings.items())
+        line = f'{what} "{name}" created with {_counted(spec.partitions)}'
+        line += f", {settings}" if settings else ""
+        if spec.settings is _FOR_EVER:
+            line += " (its records are kept for ever)"
+        lines.append(line)
+    return [*lines, *(f"note: {note}" for note in done.notes)]
+
+
+def never() -> bool:
+    """A wait that nothing ends."""
+    return False
+
+
+def prepare_topics(config: Config, stopping: Callable[[], bool] = never) -> int | None:
+    """Make the topics ready for a worker: all but the inputs are created when missing.
+
+    Waits for a broker, with a line now and then, until `stopping`; returns the number of lanes, or
+    None when it stopped first. Raises UsageError where a person must change something.
+    """
+    while not stopping():
+        try:
+            cluster = Cluster(config, _RETRY_SECONDS, stopping)
+            done = create_topics(cluster, config, None, create_inputs=False)
+        except Unreachable as absent:
+            if not stopping():
+                _log.warning("waiting for the broker", reason=absent.line)
+            continue
+        if done.problems:
+            raise UsageError("; ".join(done.problems))
+        for line in describe(config, done):
+            _log.debug("topic", is_=line)
+        for note in done.notes:
+            _log.warning("topic", note=note)
+        return done.lanes
+    return None
