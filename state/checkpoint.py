@@ -1,0 +1,396 @@
+"""What a lane knows after a turn, and the changelog records that carry it.
+
+A record is Avro in single-object encoding (C3 01, fingerprint, body): the fingerprint names the
+schema it was written with, so records of an older schema stay readable. The rows of a turn travel
+as one flat array of bytes, sorted by key: that is what makes both the changelog and its replay
+cheap. Only the directory and the checkpoint are Avro proper.
+
+Invariant: the parts of `encode_turn`, decoded, hold every row and directory entry exactly once,
+and the checkpoint on the last part only.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, fields
+from importlib.resources import files
+from io import BytesIO
+from itertools import islice
+from struct import Struct, pack, unpack_from
+from struct import error as StructError  # noqa: N812 - `error` alone says nothing
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from fastavro import schemaless_reader, schemaless_writer
+from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+
+class Watermarks(NamedTuple):
+    """Event time of a lane: of each side and of the lane itself; None is minus infinity."""
+
+    lane: int | None = None
+    left: int | None = None
+    right: int | None = None
+
+
+class Bucket(NamedTuple):
+    """Directory entry of one time bucket: absolute figures, so the newest entry is the whole truth.
+
+    rows: stored rows, retracted and remembered ones included. size: their key and value bytes.
+    digest: sum mod 2**64 of a 64-bit hash of (row key, flags). longest: the longest interval.
+    remembered: retractions still waiting for their insert. first_offset: a lower bound of the
+    changelog offset of the bucket's first row. An entry with rows == 0 says: dropped.
+    """
+
+    rows: int
+    size: int
+    digest: int
+    longest: int
+    remembered: int
+    first_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What must not change under existing state without a word; checked at install."""
+
+    unit: str
+    lateness: int
+    max_interval: int
+    span: int
+    changelog_id: str
+    left_id: str
+    right_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The state of a lane at a turn's end; it travels in the turn's last changelog record.
+
+    writer: transactional id of the producer that wrote it. owner: worker id (client.id), for
+    people. address: host:port advertised by the owner's HTTP server, "" if none. released: the
+    writer handed the lane over. rows, size: over all live buckets; size in bytes.
+    """
+
+    epoch: int
+    sequence: int
+    writer: str
+    owner: str
+    address: str
+    released: bool
+    left_position: int
+    right_position: int
+    watermarks: Watermarks
+    rows: int
+    size: int
+    layout: Layout
+
+
+class TurnRecord(NamedTuple):
+    """One changelog record: a part of a turn, and as a rule the whole of it.
+
+    rows: packed, see `unpack_rows`. buckets: directory entries that changed. checkpoint: None on
+    every part but the last.
+    """
+
+    epoch: int
+    writer: str
+    sequence: int
+    part: int
+    rows: bytes
+    buckets: dict[int, Bucket]
+    checkpoint: Checkpoint | None
+
+
+class Unreadable(ValueError):
+    """Bytes that are no record of a schema known here: damaged, or written by a newer version."""
+
+
+Entries = tuple[tuple[int, Bucket], ...]
+
+_MAGIC: Final = b"\xc3\x01"
+_FINGERPRINT_BYTES: Final = 8
+_BODY_AT: Final = len(_MAGIC) + _FINGERPRINT_BYTES
+_COUNT: Final = Struct("<I")
+_LENGTHS_BYTES: Final = 8
+"""Of one row: the lengths of its key and of its value, uint32 each."""
+_BUCKET_BYTES_MAX: Final = 70
+"""Of one directory entry: seven Avro longs of up to ten bytes."""
+_COUNTS_BYTES_MAX: Final = 20
+"""What the length of the rows and the count of the entries may take beyond that of none."""
+_INT64: Final = 2**63
+_UINT64: Final = 2**64
+
+
+class Format:
+    """An Avro record type with all the schemas it was ever written with, the newest first."""
+
+    def __init__(self, schemas: Sequence[dict[str, Any]]) -> None:
+        self._schema = parse_schema(schemas[0])
+        self._writers = {_fingerprint(schema): parse_schema(schema) for schema in schemas}
+        self._head = _MAGIC + _fingerprint(schemas[0])
+
+    def encode(self, record: Mapping[str, object]) -> bytes:
+        """The framed record. Raises what fastavro raises for a record that is not of the schema."""
+        body = BytesIO()
+        body.write(self._head)
+        schemaless_writer(body, self._schema, record)
+        return body.getvalue()
+
+    def decode(self, value: bytes) -> dict[str, Any]:
+        """The record as the newest schema has it. Raises Unreadable."""
+        if value[: len(_MAGIC)] != _MAGIC:
+            raise Unreadable(f"not in Avro single-object encoding: begins with {value[:2].hex()}")
+        writer = self._writers.get(value[len(_MAGIC) : _BODY_AT])
+        if writer is None:
+            raise Unreadable(
+                f"schema {value[len(_MAGIC) : _BODY_AT].hex()} is unknown here: written by a newer "
+                f"version?"
+            )
+        body = BytesIO(value)
+        body.seek(_BODY_AT)
+        reader = None if value.startswith(self._head) else self._schema
+        try:
+            record = schemaless_reader(body, writer, reader)
+        except (ArithmeticError, EOFError, LookupError, TypeError, ValueError) as error:
+            raise Unreadable(f"damaged: {type(error).__name__} {error}") from error
+        if body.tell() != len(value) or not isinstance(record, dict):
+            raise Unreadable(f"damaged: {len(value) - body.tell()} bytes too many")
+        return record
+
+
+def changelog_formats(schemas: Sequence[dict[str, Any]]) -> tuple[Format, Format]:
+    """The formats of a turn and, alone, of a checkpoint, from the turn's schemas, newest first."""
+    return Format(schemas), Format([_checkpoint_schema(schema) for schema in schemas])
+
+
+def pack_rows(rows: Mapping[bytes, bytes]) -> bytes:
+    """All rows as one array, sorted by key; empty for none."""
+    return _pack(sorted(rows), rows) if rows else b""
+
+
+def unpack_rows(packed: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The (row key, row value) pairs, sorted by key. Raises Unreadable."""
+    if not packed:
+        return
+    try:
+        (count,) = _COUNT.unpack_from(packed)
+        lengths = unpack_from(f"<{2 * count}I", packed, _COUNT.size)
+    except StructError as error:
+        raise Unreadable(f"damaged rows: {error}") from error
+    at = _COUNT.size + _LENGTHS_BYTES * count
+    if at + sum(lengths) != len(packed):
+        raise Unreadable(f"damaged rows: {len(packed)} bytes instead of {at + sum(lengths)}")
+    pairs = iter(lengths)
+    for key_length, value_length in zip(pairs, pairs, strict=True):
+        value_at = at + key_length
+        end = value_at + value_length
+        yield packed[at:value_at], packed[value_at:end]
+        at = end
+
+
+def encode_turn(
+    checkpoint: Checkpoint,
+    rows: Mapping[bytes, bytes],
+    buckets: Mapping[int, Bucket],
+    bytes_max: int,
+) -> list[bytes]:
+    """The changelog records of one turn: one, or several where one would exceed `bytes_max`.
+
+    A single row that is larger goes alone, in a record that does exceed it.
+    """
+    whole = _encode_part(checkpoint, 0, pack_rows(rows), tuple(buckets.items()), checkpoint)
+    if len(whole) <= bytes_max:
+        return [whole]
+    shell = _encode_part(checkpoint, 0, b"", (), checkpoint)
+    room = max(1, bytes_max - len(shell) - _COUNTS_BYTES_MAX)
+    blobs = [_pack(keys, rows) for keys in _split(rows, room)] or [b""]
+    entries = list(_split_buckets(buckets, max(1, room // _BUCKET_BYTES_MAX))) or [()]
+    # The first entries ride with the last rows where there is room for both.
+    overlap = 1 if len(blobs[-1]) + len(entries[0]) * _BUCKET_BYTES_MAX <= room else 0
+    parts = len(blobs) + len(entries) - overlap
+    blobs += [b""] * (parts - len(blobs))
+    entries = [()] * (parts - len(entries)) + entries
+    return [
+        _encode_part(checkpoint, part, blob, chunk, checkpoint if part == parts - 1 else None)
+        for part, (blob, chunk) in enumerate(zip(blobs, entries, strict=True))
+    ]
+
+
+def decode_turn(value: bytes) -> TurnRecord:
+    """One changelog record. Raises Unreadable."""
+    return turn_of(_TURN.decode(value))
+
+
+def turn_of(record: dict[str, Any]) -> TurnRecord:
+    """The turn in a decoded Avro record."""
+    checkpoint = record["checkpoint"]
+    return TurnRecord(
+        epoch=record["epoch"],
+        writer=record["writer"],
+        sequence=record["sequence"],
+        part=record["part"],
+        rows=record["rows"],
+        buckets={entry["bucket"]: _bucket(entry) for entry in record["buckets"]},
+        checkpoint=None if checkpoint is None else checkpoint_of(checkpoint),
+    )
+
+
+def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
+    """The store's own copy of a checkpoint."""
+    return _CHECKPOINT.encode(_checkpoint_record(checkpoint))
+
+
+def decode_checkpoint(value: bytes) -> Checkpoint:
+    """The other way. Raises Unreadable."""
+    return checkpoint_of(_CHECKPOINT.decode(value))
+
+
+def encode_bucket(bucket: Bucket) -> bytes:
+    """The store's own copy of a directory entry."""
+    return _BUCKET.pack(*bucket)
+
+
+def decode_bucket(value: bytes) -> Bucket:
+    """The other way. Raises Unreadable."""
+    try:
+        return Bucket(*_BUCKET.unpack(value))
+    except StructError as error:
+        raise Unreadable(f"damaged directory entry: {error}") from error
+
+
+def checkpoint_of(record: Mapping[str, Any]) -> Checkpoint:
+    """The checkpoint in a decoded Avro record."""
+    return Checkpoint(
+        epoch=record["epoch"],
+        sequence=record["sequence"],
+        writer=record["writer"],
+        owner=record["owner"],
+        address=record["address"],
+        released=record["released"],
+        left_position=record["left_position"],
+        right_position=record["right_position"],
+        watermarks=Watermarks(
+            record["watermark"], record["left_watermark"], record["right_watermark"]
+        ),
+        rows=record["rows"],
+        size=record["size"],
+        layout=Layout(*(record[name] for name in _LAYOUT_FIELDS)),
+    )
+
+
+def _checkpoint_record(checkpoint: Checkpoint) -> dict[str, object]:
+    watermarks, layout = checkpoint.watermarks, checkpoint.layout
+    return {
+        "epoch": checkpoint.epoch,
+        "sequence": checkpoint.sequence,
+        "writer": checkpoint.writer,
+        "owner": checkpoint.owner,
+        "address": checkpoint.address,
+        "released": checkpoint.released,
+        "left_position": checkpoint.left_position,
+        "right_position": checkpoint.right_position,
+        "watermark": watermarks.lane,
+        "left_watermark": watermarks.left,
+        "right_watermark": watermarks.right,
+        "rows": checkpoint.rows,
+        "size": checkpoint.size,
+    } | {name: getattr(layout, name) for name in _LAYOUT_FIELDS}
+
+
+def _encode_part(
+    turn: Checkpoint, part: int, rows: bytes, entries: Entries, checkpoint: Checkpoint | None
+) -> bytes:
+    return _TURN.encode(
+        {
+            "epoch": turn.epoch,
+            "writer": turn.writer,
+            "sequence": turn.sequence,
+            "part": part,
+            "rows": rows,
+            "buckets": [_bucket_record(bucket, entry) for bucket, entry in entries],
+            "checkpoint": None if checkpoint is None else _checkpoint_record(checkpoint),
+        }
+    )
+
+
+def _bucket_record(bucket: int, entry: Bucket) -> dict[str, int]:
+    rows, size, digest, longest, remembered, first_offset = entry
+    return {
+        "bucket": bucket,
+        "rows": rows,
+        "size": size,
+        # Avro has no unsigned numbers: the same 64 bits, read as a signed one.
+        "digest": digest - _UINT64 if digest >= _INT64 else digest,
+        "longest": longest,
+        "remembered": remembered,
+        "first_offset": first_offset,
+    }
+
+
+def _bucket(record: Mapping[str, int]) -> Bucket:
+    return Bucket(
+        rows=record["rows"],
+        size=record["size"],
+        digest=record["digest"] % _UINT64,
+        longest=record["longest"],
+        remembered=record["remembered"],
+        first_offset=record["first_offset"],
+    )
+
+
+def _split(rows: Mapping[bytes, bytes], bytes_max: int) -> Iterator[list[bytes]]:
+    """The sorted row keys in runs whose packed rows take up to `bytes_max`, or of one row."""
+    run: list[bytes] = []
+    size = _COUNT.size
+    for key in sorted(rows):
+        added = _LENGTHS_BYTES + len(key) + len(rows[key])
+        if run and size + added > bytes_max:
+            yield run
+            run, size = [], _COUNT.size
+        run.append(key)
+        size += added
+    if run:
+        yield run
+
+
+def _pack(keys: Sequence[bytes], rows: Mapping[bytes, bytes]) -> bytes:
+    parts = [part for key in keys for part in (key, rows[key])]
+    return _COUNT.pack(len(keys)) + pack(f"<{len(parts)}I", *map(len, parts)) + b"".join(parts)
+
+
+def _split_buckets(buckets: Mapping[int, Bucket], count_max: int) -> Iterator[Entries]:
+    entries = iter(buckets.items())
+    while chunk := tuple(islice(entries, count_max)):
+        yield chunk
+
+
+def _fingerprint(schema: Mapping[str, Any]) -> bytes:
+    canonical = to_parsing_canonical_form(dict(schema))
+    return bytes.fromhex(fingerprint(canonical, "CRC-64-AVRO"))
+
+
+def _checkpoint_schema(turn: Mapping[str, Any]) -> dict[str, Any]:
+    """The checkpoint's record type inside the turn's."""
+    (union,) = (field["type"] for field in turn["fields"] if field["name"] == "checkpoint")
+    (record,) = (branch for branch in union if isinstance(branch, dict))
+    return record
+
+
+def _changelog_schemas() -> list[dict[str, Any]]:
+    """The current schema first, then `changelog-<n>.avsc`: those that it replaced."""
+    folder = files("schemas")
+    older = sorted(
+        (file for file in folder.iterdir() if _OLDER.fullmatch(file.name)),
+        key=lambda file: file.name,
+    )
+    return [json.loads(file.read_text()) for file in (folder / "changelog.avsc", *older)]
+
+
+_OLDER: Final = re.compile(r"changelog-\d+\.avsc")
+_BUCKET: Final = Struct(">qqQqqq")
+_LAYOUT_FIELDS: Final = tuple(field.name for field in fields(Layout))
+_TURN, _CHECKPOINT = changelog_formats(_changelog_schemas())
