@@ -94,14 +94,8 @@ class Member(NamedTuple):
 class Cluster:
     """Questions to the cluster, each answered within `WAIT_SECONDS`."""
 
-    def __init__(
-        self,
-        config: Config,
-        wait_seconds: float = WAIT_SECONDS,
-        stopping: Callable[[], bool] = lambda: False,
-    ) -> None:
-        """Wait for a broker; raises Unreachable when none answers in time or `stopping`."""
-        self._stopping = stopping
+    def __init__(self, config: Config, wait_seconds: float = WAIT_SECONDS) -> None:
+        """Wait for a broker; raises Unreachable when none answers in time."""
         self._address = config.bootstrap_servers
         self._wait_seconds = wait_seconds
         self._last_error: KafkaError | None = None
@@ -214,7 +208,7 @@ class Cluster:
             try:
                 return future.result(_POLL_SECONDS)
             except TimeoutError:
-                if time.monotonic() >= deadline or self._stopping():
+                if time.monotonic() >= deadline:
                     raise self._unreachable() from None
             except KafkaException as error:
                 if _is_absence(error.args[0]):

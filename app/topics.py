@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import structlog
 
 from app.admin import Cluster, NewSpec, Topic
-from app.errors import Unreachable, UsageError
+from app.errors import UsageError
 from schemas.records import Side
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from app.config import Config
 
 SPARE_BYTES: Final = 1 << 20
 """Room in changelog and rejects for what is added to a largest input: rows, headers, checkpoint."""
 
-_RETRY_SECONDS: Final = 10.0
+_WORKER_WAIT_SECONDS: Final = 10.0
+"""A worker waits for ever, but says so in between."""
+
 _MAX_BYTES: Final = "max.message.bytes"
 _FOR_EVER: Final[Mapping[str, str]] = {"retention.ms": "-1"}
 _CHANGELOG: Final[Mapping[str, str]] = {
@@ -110,7 +112,6 @@ def _count_problems(
     config: Config, counts: Mapping[Side, int], partitions: int | None
 ) -> list[str]:
     if len(set(counts.values())) > 1:
-        left, right = counts[Side.LEFT], counts[Side.RIGHT]
         return [unequal(config, counts[Side.LEFT], counts[Side.RIGHT])]
     if partitions is None:
         return []
@@ -219,30 +220,18 @@ def describe(config: Config, done: Plan) -> list[str]:
     return [*lines, *(f"note: {note}" for note in done.notes)]
 
 
-def never() -> bool:
-    """A wait that nothing ends."""
-    return False
-
-
-def prepare_topics(config: Config, stopping: Callable[[], bool] = never) -> int | None:
+def prepare_topics(config: Config) -> int:
     """Make the topics ready for a worker: all but the inputs are created when missing.
 
-    Waits for a broker, with a line now and then, until `stopping`; returns the number of lanes, or
-    None when it stopped first. Raises UsageError where a person must change something.
+    Returns the number of lanes. Raises Unreachable where no broker answers for a while, UsageError
+    where a person must change something.
     """
-    while not stopping():
-        try:
-            cluster = Cluster(config, _RETRY_SECONDS, stopping)
-            done = create_topics(cluster, config, None, create_inputs=False)
-        except Unreachable as absent:
-            if not stopping():
-                _log.warning("waiting for the broker", reason=absent.line)
-            continue
-        if done.problems:
-            raise UsageError("; ".join(done.problems))
-        for line in describe(config, done):
-            _log.debug("topic", is_=line)
-        for note in done.notes:
-            _log.warning("topic", note=note)
-        return done.lanes
-    return None
+    cluster = Cluster(config, _WORKER_WAIT_SECONDS)
+    done = create_topics(cluster, config, None, create_inputs=False)
+    if done.problems:
+        raise UsageError("; ".join(done.problems))
+    for spec in done.create:
+        _log.info("topic created", topic=spec.name, partitions=spec.partitions)
+    for note in done.notes:
+        _log.warning("topic differs", note=note)
+    return done.lanes
