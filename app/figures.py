@@ -1,0 +1,77 @@
+"""A worker's lanes as people see them: for `/status`, `/readyz` and the metrics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.kafka.inputs import Inputs
+from app.metrics import LaneFigures, SideFigures
+from app.process import Running
+from rebalance.lanes import Lane
+from rebalance.phases import Phase
+from schemas.records import Side
+from state.checkpoint import Checkpoint
+
+
+def lane_figures(lane: Lane, running: Running | None, inputs: Inputs) -> LaneFigures:
+    """One lane between turns; what is not known yet is None or 0."""
+    checkpoint = running.checkpoint if running is not None else lane.checkpoint
+    if checkpoint is None:
+        nothing = SideFigures(None, None, None)
+        return LaneFigures(lane.phase, 0, None, 0, 0, (nothing, nothing))
+    left, right = (_side(side, lane, checkpoint, running, inputs) for side in Side)
+    return LaneFigures(
+        phase=lane.phase,
+        epoch=checkpoint.epoch,
+        watermark=checkpoint.watermarks.lane,
+        rows=checkpoint.rows,
+        size=checkpoint.size,
+        sides=(left, right),
+    )
+
+
+def _side(
+    side: Side, lane: Lane, checkpoint: Checkpoint, running: Running | None, inputs: Inputs
+) -> SideFigures:
+    watermarks = checkpoint.watermarks
+    position = (checkpoint.left_position, checkpoint.right_position)[side]
+    lag = None
+    if running is not None:
+        end = inputs.high_watermark(side, lane.number)
+        # At the partition's end nothing is left but markers, which take offsets too.
+        waiting = running.inbox.waiting(side)
+        lag = waiting if running.drained[side] else max(end - position, waiting)
+    return SideFigures((watermarks.left, watermarks.right)[side], position, lag)
+
+
+def lane_status(
+    number: int, figures: LaneFigures, owner: str, changelog: tuple[int | None, int | None]
+) -> dict[str, Any]:
+    """One entry of `/status`, in the shape of `spanjoin status --json`."""
+    sides = {
+        side.name.lower(): {
+            "position": found.position,
+            "lag": found.lag,
+            "watermark": found.watermark,
+        }
+        for side, found in zip(Side, figures.sides, strict=True)
+    }
+    return {
+        "lane": number,
+        "phase": str(figures.phase),
+        "epoch": figures.epoch,
+        "owner": owner,
+        "watermark": figures.watermark,
+        "rows": figures.rows,
+        "bytes": figures.size,
+        **sides,
+        "changelog": {"start": changelog[0], "end": changelog[1]},
+    }
+
+
+def unready(lanes: dict[int, Lane]) -> str | None:
+    """Why a worker is not ready: its first lane that does not run yet; None if all do."""
+    for number, lane in sorted(lanes.items()):
+        if lane.phase is not Phase.RUNNING:
+            return f"lane {number} is {lane.phase}"
+    return None

@@ -1,0 +1,152 @@
+"""What a worker does between turns now and then: figures, truncation, clean-up, a look at topics.
+
+Invariant: nothing here waits for the broker; questions go to helper threads and are picked up in a
+later round.
+"""
+
+from __future__ import annotations
+
+import gc
+import shutil
+import time
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import structlog
+
+from app.errors import Retry, UsageError
+from app.figures import lane_figures, lane_status
+from app.kafka.authority import Seen
+from app.process import truncation_point
+from app.worker import Worker
+from schemas.records import Side
+
+FIGURES_EVERY_S: Final = 0.5
+TRUNCATE_EVERY_S: Final = 10.0
+WATCH_EVERY_S: Final = 5.0
+COLLECT_EVERY_S: Final = 1.0
+COLLECT_ALL_EVERY_S: Final = 600.0
+
+_log: Final = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class Housekeeping:
+    """One per worker, on its thread."""
+
+    worker: Worker
+    lane_count: int
+    status: dict[str, Any] = field(default_factory=dict)
+    """What `/status` shows; replaced as a whole, so that other threads may read it."""
+    away: str | None = None
+    """Why the broker counts as away; None while it answers."""
+    _due: dict[str, float] = field(default_factory=dict)
+    _watching: Future[Seen] | None = None
+    _truncated: dict[int, int] = field(default_factory=dict)
+    _missing: set[str] = field(default_factory=set)
+
+    def step(self) -> None:
+        """Do what is due. Raises UsageError where the topics were changed under the job."""
+        if self._is_due("figures", FIGURES_EVERY_S):
+            self._figures()
+        if self._is_due("watch", WATCH_EVERY_S):
+            self._watch()
+        if self._is_due("truncate", TRUNCATE_EVERY_S):
+            self._truncate()
+            self._remove_stale_copies()
+        if self._is_due("collect", COLLECT_EVERY_S):
+            # Automatic collection is off: it cost a third of the run. Cycles are rare here.
+            gc.collect(1)
+        if self._is_due("collect_all", COLLECT_ALL_EVERY_S):
+            gc.collect()
+
+    def _is_due(self, what: str, every_s: float) -> bool:
+        now = time.monotonic()
+        if now < self._due.setdefault(what, now + every_s * (what != "figures")):
+            return False
+        self._due[what] = now + every_s
+        return True
+
+    def _figures(self) -> None:
+        worker = self.worker
+        lanes = []
+        for number, lane in sorted(worker.lanes.items()):
+            running = worker.running.get(number)
+            figures = lane_figures(lane, running, worker.inputs)
+            worker.metrics.lane(number, figures)
+            changelog = (None, None)
+            if running is not None:
+                changelog = (self._truncated.get(number, 0), running.changelog_position)
+            lanes.append(lane_status(number, figures, worker.identity.worker, changelog))
+        self.status = {
+            "name": worker.config.name,
+            "worker": worker.identity.worker,
+            "lanes": lanes,
+        }
+
+    def _truncate(self) -> None:
+        """Let go of changelog that no live row needs."""
+        points = {
+            number: point
+            for number, running in self.worker.running.items()
+            if (point := truncation_point(running)) > self._truncated.get(number, 0)
+        }
+        self.worker.authority.truncate(points)
+        self._truncated |= points
+
+    def _remove_stale_copies(self) -> None:
+        """Remove stores of lanes that went elsewhere and did not come back in time."""
+        delay_s = self.worker.config.state.cleanup_delay_ms / 1000
+        now = time.monotonic()
+        for number, since in list(self.worker.retired.items()):
+            if now - since >= delay_s and self.worker.closed(number):
+                del self.worker.retired[number]
+                directory = self.worker.lane_directory(number)
+                self.worker.threads.submit(shutil.rmtree, directory, ignore_errors=True)
+                _log.info("lane", lane=number, event="stale copy removed")
+
+    def _watch(self) -> None:
+        """Compare the topics with what they were when the worker started."""
+        if self._watching is None:
+            self._watching = self.worker.threads.submit(self.worker.authority.seen)
+            return
+        if not self._watching.done():
+            return
+        watching, self._watching = self._watching, None
+        try:
+            seen = watching.result()
+        except Retry as retry:
+            self.away = str(retry)
+            _log.warning("the broker does not answer", reason=self.away)
+            return
+        self.away = None
+        self._check_topics(seen)
+
+    def _check_topics(self, seen: Seen) -> None:
+        layout = self.worker.layout
+        for side, was in zip(Side, (layout.left_id, layout.right_id), strict=True):
+            topic = self.worker.config.side(side).topic
+            found = seen[topic]
+            if found is None:
+                # A broker that restarts may not know a topic for a moment.
+                if topic in self._missing:
+                    raise UsageError(
+                        f"topic {topic} was deleted under the running job; create it and start "
+                        f"over with `spanjoin reset`"
+                    )
+                self._missing.add(topic)
+                continue
+            self._missing.discard(topic)
+            topic_id, partitions = found
+            if topic_id != was:
+                raise UsageError(
+                    f"topic {topic} was deleted and created again under the running job; start "
+                    f"over with `spanjoin reset`"
+                )
+            if partitions != self.lane_count:
+                raise UsageError(
+                    f"topic {topic} went from {self.lane_count} to {partitions} partitions under "
+                    f"the running job: keys moved to other lanes; undo it by recreating the topic, "
+                    f"or start over with `spanjoin reset`"
+                )

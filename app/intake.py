@@ -1,0 +1,76 @@
+"""From polled bytes to the inboxes of running lanes, and how much may wait there.
+
+Invariant: per side and lane, records enter in offset order, each once; a record of a lane that
+does not run here (any more, or yet) is dropped, because its position has not moved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from app.config import Config
+from app.idleness import Idleness
+from app.kafka.inputs import Inputs, Polled
+from app.process import Running
+from schemas.codec import AvroCodec
+from schemas.records import Side
+
+HELD_TURNS_MAX: Final = 8
+"""Records read ahead of their turn, over all lanes, in multiples of `turn.max_records`."""
+HELD_MIN: Final = 200
+
+
+@dataclass(slots=True)
+class Intake:
+    """Fills the inboxes; one per worker, on the thread that polls."""
+
+    config: Config
+    codec: AvroCodec
+    inputs: Inputs
+    idleness: Idleness
+    running: dict[int, Running]
+
+    def accept(self, polled: Polled) -> None:
+        """Decode what came for running lanes, and note which sides are read to their end."""
+        for (side, lane), incoming in polled.records.items():
+            running = self.running.get(lane)
+            if running is None:
+                continue
+            expected = running.expected[side]
+            fresh = incoming
+            if incoming[0][0] < expected:
+                fresh = [record for record in incoming if record[0] >= expected]
+                if not fresh:
+                    continue
+            running.expected[side] = fresh[-1][0] + 1
+            running.drained[side] = False
+            running.inbox.push(side, self.codec.decode_batch(side, fresh))
+            self.idleness.heard(side, lane)
+            if not running.held[side] and running.inbox.waiting(side) > self._held_max():
+                running.held[side] = True
+                self.inputs.hold(side, lane)
+        for (side, lane), offset in polled.ends.items():
+            ended = self.running.get(lane)
+            # An end below what was taken is of an earlier fetch.
+            if ended is not None and offset >= ended.expected[side]:
+                ended.drained[side] = True
+                self.idleness.ended(side, lane, offset)
+
+    def flow(self, running: Running) -> None:
+        """Fetch a held side again once little waits: each stop and go throws away what the client
+        fetched ahead, so there is a wide gap between the two."""
+        for side in Side:
+            if running.held[side] and running.inbox.waiting(side) < self._held_max() // 4:
+                running.held[side] = False
+                self.inputs.flow(side, running.lane)
+
+    def read_again(self, running: Running) -> None:
+        """Drop what was read ahead; read both sides again from the committed positions."""
+        running.restart_reading()
+        self.inputs.rewind(running.lane, running.positions)
+
+    def _held_max(self) -> int:
+        """Records one side of one lane may have waiting before its fetching stops."""
+        share = HELD_TURNS_MAX * self.config.turn.max_records // (2 * len(self.running))
+        return max(share, HELD_MIN)

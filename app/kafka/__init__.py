@@ -1,0 +1,1 @@
+"""The edge to Kafka: the only modules of a worker that import the vendor's client."""

@@ -1,0 +1,267 @@
+"""Questions to the broker that a takeover rests on. They block, so they run on helper threads.
+
+Invariant: a question is asked again until the broker answers it or the worker stops; a broker that
+is away is waited for, never taken for an answer. In particular a missing offset is "never
+committed" only when the broker said so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from threading import Event
+from typing import Any, Final, TypeVar
+
+import structlog
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+
+from app.config import Config
+from app.errors import Fenced, Retry
+from app.kafka.changelog import read_tail
+from app.kafka.failures import error_of, of_request
+from app.kafka.transactions import Limits
+from rebalance.fence import Stamp
+from rebalance.lanes import Extent
+from schemas.records import Side
+from state.checkpoint import Layout
+
+T = TypeVar("T")
+Ends = dict[tuple[Side, int], tuple[int, int]]
+"""By (side, lane): last stable offset and high watermark."""
+Seen = dict[str, tuple[str, int] | None]
+"""By topic: id and partition count."""
+_EARLIEST: Final[Any] = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # no types there
+_LATEST: Final[Any] = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # no types there
+REQUEST_TIMEOUT_S: Final = 10.0
+FENCE_TIMEOUT_S: Final = 20.0
+_PAUSE_S: Final = 0.05
+_COMPLAIN_EVERY_S: Final = 10.0
+
+_log: Final = structlog.get_logger()
+
+
+class Authority:
+    """The broker's word. One per worker; thread-safe; `stopping` ends all waiting."""
+
+    def __init__(self, config: Config, client_id: str, stopping: Event) -> None:
+        self._config = config
+        self._client_id = client_id
+        self._stopping = stopping
+        # Futures of a client that is garbage-collected fail: this handle lives as long as we do.
+        self._admin = AdminClient({"client.id": f"{client_id}-admin", **config.admin_properties()})
+        self._topics = (config.left.topic, config.right.topic)
+
+    def changelog(self, lane: int) -> Extent:
+        """Log start and high watermark of the lane's changelog."""
+        return self._asked("changelog", lambda: self._extent(self._config.changelog_topic, lane))
+
+    def stable(self, lane: int) -> int:
+        """The changelog's last stable offset."""
+        return self._asked(
+            "last stable offset",
+            lambda: self._offset(
+                self._config.changelog_topic,
+                lane,
+                _LATEST,
+                IsolationLevel.READ_COMMITTED,
+            ),
+        )
+
+    def tail(self, lane: int, start: int, end: int) -> list[Stamp]:
+        """Stamps of all changelog records in [start, end), decided or not."""
+        return self._asked(
+            "changelog tail", lambda: read_tail(self._config, self._client_id, lane, start, end)
+        )
+
+    def fence(self, writer: str) -> None:
+        """End what a transactional id may have open; returns once it is decided and marked.
+
+        A throw-away producer of the same name does it: its `init_transactions` makes the
+        coordinator abort an open transaction, or finish a prepared one, before it answers.
+        """
+        self._asked(f"fencing {writer}", lambda: self._init(writer))
+
+    def stored(self, lane: int) -> tuple[int | None, int | None]:
+        """The group's stable offsets of both inputs; waits while a transaction holds them."""
+        return self._asked("stored offsets", lambda: self._stored(lane))
+
+    def inputs(self, lane: int) -> tuple[Extent, Extent]:
+        """Extents of both inputs' partitions."""
+        left, right = self._topics
+        return self._asked(
+            "input ends", lambda: (self._extent(left, lane), self._extent(right, lane))
+        )
+
+    def ends(self, places: list[tuple[Side, int]]) -> Ends:
+        """Last stable offset and high watermark of input partitions."""
+        return self._asked("input ends", lambda: self._ends(places))
+
+    def layout(self, span: int) -> Layout:
+        """What the state is made with today: the configured bounds and the topics' ids."""
+        config = self._config
+        ids = self._asked("topic ids", self._topic_ids)
+        return Layout(
+            unit=config.unit,
+            lateness=config.lateness,
+            max_interval=config.max_interval,
+            span=span,
+            changelog_id=ids[config.changelog_topic],
+            left_id=ids[config.left.topic],
+            right_id=ids[config.right.topic],
+        )
+
+    def seen(self) -> Seen:
+        """Id and partition count of both inputs now, None for a topic that is not there.
+
+        Raises Retry while the broker does not answer.
+        """
+        futures = self._admin.describe_topics(
+            TopicCollection(list(self._topics)), request_timeout=REQUEST_TIMEOUT_S
+        )
+        seen: Seen = {}
+        for name, future in futures.items():
+            try:
+                found = _result(future)
+                seen[name] = (str(found.topic_id), len(found.partitions))
+            except KafkaException as error:
+                if error_of(error).code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise of_request(error) from error
+                seen[name] = None
+        return seen
+
+    def limits(self) -> Limits:
+        """Largest record each topic we write to takes, in bytes."""
+        config = self._config
+        topics = (config.output.topic, config.changelog_topic, config.rejects_topic)
+        return Limits(*self._asked("topic limits", lambda: self._limits(topics)))
+
+    def truncate(self, offsets: Mapping[int, int]) -> None:
+        """Delete the changelog below these offsets, by lane; asynchronous, failures are harmless
+        (only committed knowledge asks, so a stale owner asks for less)."""
+        wanted = [
+            TopicPartition(self._config.changelog_topic, lane, offset)
+            for lane, offset in offsets.items()
+        ]
+        if wanted:
+            for future in self._admin.delete_records(wanted).values():
+                future.add_done_callback(_ignore)
+
+    def _asked(self, what: str, question: Callable[[], T]) -> T:
+        """Ask until there is an answer; raises Fenced when the worker stops meanwhile."""
+        complained = time.monotonic()
+        while not self._stopping.is_set():
+            try:
+                return question()
+            except KafkaException as error:
+                answer = of_request(error)
+                if not isinstance(answer, Retry):
+                    raise answer from error
+                reason = error_of(error).str()
+            except Retry as retry:
+                reason = str(retry)
+            if time.monotonic() - complained > _COMPLAIN_EVERY_S:
+                complained = time.monotonic()
+                _log.warning("waiting for the broker", what=what, reason=reason)
+            self._stopping.wait(_PAUSE_S)
+        raise Fenced(f"stopped while waiting for the broker ({what})")
+
+    def _offset(self, topic: str, lane: int, spec: Any, isolation: IsolationLevel) -> int:
+        futures = self._admin.list_offsets(
+            {TopicPartition(topic, lane): spec},
+            isolation_level=isolation,
+            request_timeout=REQUEST_TIMEOUT_S,
+        )
+        (future,) = futures.values()
+        return int(_result(future).offset)
+
+    def _extent(self, topic: str, lane: int) -> Extent:
+        uncommitted = IsolationLevel.READ_UNCOMMITTED
+        return Extent(
+            self._offset(topic, lane, _EARLIEST, uncommitted),
+            self._offset(topic, lane, _LATEST, uncommitted),
+        )
+
+    def _ends(self, places: list[tuple[Side, int]]) -> Ends:
+        """The high watermark is asked for last: equal figures then mean that all was decided."""
+        wanted = {TopicPartition(self._topics[side], lane): (side, lane) for side, lane in places}
+        answers = [
+            self._admin.list_offsets(
+                dict.fromkeys(wanted, _LATEST),
+                isolation_level=isolation,
+                request_timeout=REQUEST_TIMEOUT_S,
+            )
+            for isolation in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+        ]
+        stable, high = (
+            {place: int(_result(answer[at]).offset) for at, place in wanted.items()}
+            for answer in answers
+        )
+        return {place: (stable[place], high[place]) for place in wanted.values()}
+
+    def _stored(self, lane: int) -> tuple[int | None, int | None]:
+        wanted = [TopicPartition(topic, lane) for topic in self._topics]
+        futures = self._admin.list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(self._config.name, wanted)],
+            require_stable=True,
+            request_timeout=REQUEST_TIMEOUT_S,
+        )
+        (future,) = futures.values()
+        offsets: dict[str, int | None] = {}
+        for partition in _result(future).topic_partitions:
+            if partition.error is not None:
+                raise Retry(partition.error.str())
+            offsets[partition.topic] = partition.offset if partition.offset >= 0 else None
+        left, right = (offsets[topic] for topic in self._topics)
+        return left, right
+
+    def _init(self, writer: str) -> None:
+        producer = Producer(
+            {
+                "client.id": f"{self._client_id}-fence",
+                "retry.backoff.ms": 1,
+                **self._config.producer_properties(),
+                "transactional.id": writer,
+            }
+        )
+        producer.init_transactions(FENCE_TIMEOUT_S)
+
+    def _describe(self) -> dict[str, Any]:
+        names = [*self._topics, self._config.changelog_topic]
+        futures = self._admin.describe_topics(
+            TopicCollection(names), request_timeout=REQUEST_TIMEOUT_S
+        )
+        return {name: _result(future) for name, future in futures.items()}
+
+    def _topic_ids(self) -> dict[str, str]:
+        return {name: str(found.topic_id) for name, found in self._describe().items()}
+
+    def _limits(self, topics: tuple[str, ...]) -> list[int]:
+        resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+        futures = self._admin.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_S)
+        by_name = {
+            resource.name: int(_result(future)["max.message.bytes"].value)
+            for resource, future in futures.items()
+        }
+        return [by_name[topic] for topic in topics]
+
+
+def _result(future: Future[Any]) -> Any:  # noqa: ANN401 (the vendor's)
+    """A request's answer; raises KafkaException, Retry when it does not come."""
+    try:
+        return future.result(REQUEST_TIMEOUT_S + 5)
+    except TimeoutError as error:
+        raise Retry("no answer in time") from error
+
+
+def _ignore(future: Future[object]) -> None:
+    future.exception()

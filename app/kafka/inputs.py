@@ -1,0 +1,249 @@
+"""Both inputs of the lanes: the left topic is subscribed to, the right one follows.
+
+Subscribing to one topic only keeps both halves of a lane together under any assignor, and so
+allows a sticky one. Invariant: rebalance callbacks run inside `poll` alone, on the thread that
+also reads the group metadata; no transaction is open then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import structlog
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from app.config import Config
+from app.errors import Abort, SpanjoinError, UsageError
+from app.kafka.failures import of_consumer
+from app.kafka.membership import read_membership
+from schemas.records import Side
+
+Fetched = Any
+"""The client's Message. Its stubs say that offset and partition may be None, which holds for
+messages that were never sent, not for fetched ones."""
+Incoming = tuple[int, bytes | None, bytes | None, object]
+"""(offset, key, value, the client's message)."""
+
+_log: Final = structlog.get_logger()
+_NOWHERE: Final = 0
+"""Offset a left partition is assigned with while it is paused; the real one is set by a seek. It
+is absolute so that the client does not look up stored offsets, which may not exist."""
+
+_CONSUMER: Final[dict[str, str | int | bool]] = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",
+    "isolation.level": "read_committed",
+    "enable.partition.eof": True,
+}
+_DEFAULTS: Final[dict[str, str | int | bool]] = {
+    "fetch.queue.backoff.ms": 5,
+    "fetch.wait.max.ms": 10,
+    "max.poll.interval.ms": 30_000,
+    "queued.max.messages.kbytes": 65_536,
+}
+_CLASSIC: Final[dict[str, str | int | bool]] = {
+    "partition.assignment.strategy": "cooperative-sticky",
+    "session.timeout.ms": 6_000,
+    "heartbeat.interval.ms": 500,
+}
+
+
+class Moves(Protocol):
+    """Told of rebalances, inside `poll`; must not raise and must return within milliseconds."""
+
+    def assigned(self, lanes: list[int]) -> None:
+        """These lanes are ours from now on."""
+
+    def revoked(self, lanes: list[int]) -> None:
+        """Last moment of ownership: write the releases."""
+
+    def lost(self, lanes: list[int]) -> None:
+        """Ownership ended some time ago: drop everything, write nothing."""
+
+
+@dataclass(slots=True)
+class Polled:
+    """What one poll of both sides brought, by (side, lane), in log order."""
+
+    records: dict[tuple[Side, int], list[Incoming]] = field(default_factory=dict)
+    ends: dict[tuple[Side, int], int] = field(default_factory=dict)
+    """(side, lane) whose newest signal is the partition's end, and the offset of it."""
+
+
+def consumer_properties(config: Config, client_id: str) -> dict[str, str | int | bool]:
+    """Properties of the left consumer: defaults, the user's, and what must not be changed."""
+    user = config.consumer_properties()
+    classic = user.get("group.protocol", "classic") == "classic"
+    return {
+        **_DEFAULTS,
+        **(_CLASSIC if classic else {}),
+        "client.id": client_id,
+        **user,
+        **_CONSUMER,
+        "group.id": config.name,
+    }
+
+
+class Inputs:
+    """The consumers of a worker. Raises SpanjoinError out of `poll` only."""
+
+    def __init__(self, config: Config, client_id: str, moves: Moves) -> None:
+        self._topics = (config.left.topic, config.right.topic)
+        self._moves = moves
+        properties = consumer_properties(config, client_id)
+        self._consumers = (
+            Consumer({**properties, "error_cb": _report}),
+            Consumer({**properties, "client.id": f"{client_id}-right", "error_cb": _report}),
+        )
+        self._failure: BaseException | None = None
+        self._following: set[int] = set()
+
+    def subscribe(self) -> None:
+        """Join the group."""
+        self._consumers[Side.LEFT].subscribe(
+            [self._topics[Side.LEFT]],
+            on_assign=self._on_assign,
+            on_revoke=self._on_revoke,
+            on_lost=self._on_lost,
+        )
+
+    def poll(self, limit: int, wait_s: float) -> Polled:
+        """Take up to `limit` records of each side, waiting for the first left one only.
+
+        Raises UsageError where an input was cut past the position, Fenced where the group threw
+        the consumer out for good, and what a rebalance callback met.
+        """
+        polled = Polled()
+        left, right = self._consumers
+        messages = left.consume(1, wait_s) if wait_s > 0 else []
+        messages += left.consume(limit, 0)
+        if self._failure is not None:
+            raise self._failure
+        self._sort(Side.LEFT, messages, polled)
+        if self._following:
+            self._sort(Side.RIGHT, right.consume(limit, 0), polled)
+        return polled
+
+    def metadata(self) -> bytes:
+        """Group metadata for the transaction that is about to commit: read right before use.
+
+        Raises Abort when we are no member at the moment: the broker takes offsets with an empty
+        membership from anybody.
+        """
+        metadata = self._consumers[Side.LEFT].consumer_group_metadata()
+        membership = read_membership(metadata)
+        if not membership.valid:
+            raise Abort(f"not a member of the group now: {membership}")
+        return bytes(metadata)
+
+    def member(self) -> bool:
+        """Whether the group counts us in at the moment."""
+        return read_membership(self._consumers[Side.LEFT].consumer_group_metadata()).valid
+
+    def start(self, lane: int, positions: tuple[int, int]) -> None:
+        """Let a claimed lane flow, from these positions."""
+        self._consumers[Side.RIGHT].incremental_assign(
+            [TopicPartition(self._topics[Side.RIGHT], lane, positions[Side.RIGHT])]
+        )
+        self._following.add(lane)
+        left = TopicPartition(self._topics[Side.LEFT], lane, positions[Side.LEFT])
+        self._consumers[Side.LEFT].seek(left)
+        self._consumers[Side.LEFT].resume([left])
+
+    def stop(self, lane: int) -> None:
+        """Let a lane rest: it is released, lost, or starts over."""
+        if lane in self._following:
+            self._following.discard(lane)
+            self._consumers[Side.RIGHT].incremental_unassign(
+                [TopicPartition(self._topics[Side.RIGHT], lane)]
+            )
+
+    def rewind(self, lane: int, positions: tuple[int, int]) -> None:
+        """Read both sides of a running lane again from these positions, after an abort."""
+        for side in Side:
+            self._consumers[side].seek(TopicPartition(self._topics[side], lane, positions[side]))
+            self.flow(side, lane)
+
+    def hold(self, side: Side, lane: int) -> None:
+        """Stop fetching one side of a lane; what was fetched ahead is thrown away."""
+        self._consumers[side].pause([TopicPartition(self._topics[side], lane)])
+
+    def flow(self, side: Side, lane: int) -> None:
+        """Fetch one side of a lane again."""
+        self._consumers[side].resume([TopicPartition(self._topics[side], lane)])
+
+    def high_watermark(self, side: Side, lane: int) -> int:
+        """The high watermark of the last fetch, without asking the broker; -1 if none yet."""
+        _, high = self._consumers[side].get_watermark_offsets(
+            TopicPartition(self._topics[side], lane), cached=True
+        )
+        return high
+
+    def close(self) -> None:
+        """Leave the group; may hang in the client, so call it from a thread that may be left."""
+        for consumer in self._consumers:
+            consumer.close()
+
+    def _sort(self, side: Side, messages: Iterable[Fetched], polled: Polled) -> None:
+        records, ends = polled.records, polled.ends
+        for message in messages:
+            error = message.error()
+            if error is not None:
+                self._on_event(side, message, error, polled)
+                continue
+            place = (side, message.partition())
+            incoming = (message.offset(), message.key(), message.value(), message)
+            batch = records.get(place)
+            if batch is None:
+                records[place] = [incoming]
+                ends.pop(place, None)
+            else:
+                batch.append(incoming)
+                if ends:
+                    ends.pop(place, None)
+
+    def _on_event(self, side: Side, message: Fetched, error: KafkaError, polled: Polled) -> None:
+        lane = message.partition()
+        if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's public name
+            polled.ends[side, lane] = message.offset()
+            return
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - likewise
+            raise UsageError(
+                f"topic {self._topics[side]} partition {lane} no longer holds the position of the "
+                f"join ({error.str()}): records were deleted before they were read, or the topic "
+                f"was recreated; raise its retention, then `spanjoin reset`"
+            )
+        failure = of_consumer(error)
+        if failure is not None:
+            raise failure
+        _log.warning("input", side=side.name.lower(), lane=lane, error=error.str())
+
+    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        at = [TopicPartition(p.topic, p.partition, _NOWHERE) for p in partitions]
+        self._guard(lambda: consumer.incremental_assign(at))
+        self._guard(lambda: consumer.pause(at))
+        self._guard(lambda: self._moves.assigned([p.partition for p in partitions]))
+
+    def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._guard(lambda: self._moves.revoked([p.partition for p in partitions]))
+        self._guard(lambda: consumer.incremental_unassign(partitions))
+
+    def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._guard(lambda: self._moves.lost([p.partition for p in partitions]))
+        self._guard(lambda: consumer.incremental_unassign(partitions))
+
+    def _guard(self, call: Callable[[], object]) -> None:
+        """Run part of a callback. An exception out of a callback destroys the fetched batch while
+        the positions have advanced, so it is kept and raised after the poll."""
+        try:
+            call()
+        except (KafkaException, SpanjoinError, AssertionError, OSError, RuntimeError) as error:
+            self._failure = self._failure or error
+
+
+def _report(error: KafkaError) -> None:
+    """Client-wide errors are for people: what asks for an answer also arrives as an event."""
+    _log.warning("kafka", error=error.str())

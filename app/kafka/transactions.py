@@ -1,0 +1,286 @@
+"""The transactional producer: outputs, flush, changelog, flush, offsets, commit; in this order.
+
+Why the changelog comes after the flushed outputs: the client speaks transaction protocol v1, in
+which an EndTxn carries no more than producer id and epoch. So:
+
+1. Turn n is committed; the connection breaks before the answer, the client sends EndTxn again.
+2. The second copy is delayed; the first one is answered; turn n + 1 begins and writes.
+3. The delayed copy arrives and commits what turn n + 1 has written so far.
+
+With this order that half can only be outputs, which are written again identically; never a
+recorded turn whose matches are missing. Transactional ids are new for every producer object: a
+name that is used twice lets two workers fence each other for ever.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from app.config import Config
+from app.errors import Abort, Renew
+from app.kafka.failures import in_transaction, of_request
+from schemas.records import Rejected, Side
+
+TRANSACTION_TIMEOUT_MS: Final = 10_000
+CALL_TIMEOUT_S: Final = 8.0
+"""Budget of one flush, send_offsets, commit or abort; below the transaction timeout."""
+HEADER_WRITER: Final = "writer"
+HEADER_KIND: Final = "kind"
+_REJECT_BYTES_SPARE: Final = 1_024
+
+Prepared = tuple[str, Producer]
+"""A new producer and its transactional id."""
+Headers = list[tuple[str, str | bytes | None]]
+
+_log: Final = structlog.get_logger()
+_FIXED: Final[dict[str, str | int | bool]] = {
+    "enable.idempotence": True,
+    "acks": "all",
+    "partitioner": "murmur2_random",
+}
+_DEFAULTS: Final[dict[str, str | int | bool]] = {
+    "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+    "linger.ms": 5,
+    "retry.backoff.ms": 1,
+    "queue.buffering.max.messages": 1_000_000,
+    "queue.buffering.max.kbytes": 1_048_576,
+    "compression.type": "lz4",
+}
+
+
+class Written(NamedTuple):
+    """Where a lane's changelog records of one transaction are: first offset and next offset."""
+
+    first: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class LaneWrite:
+    """What one lane puts into a transaction."""
+
+    lane: int
+    kind: str
+    """turn, claim or release; readable in the record's headers without decoding it."""
+    changelog: Sequence[bytes]
+    positions: tuple[int, int]
+    matches: Sequence[tuple[bytes, bytes | None, int]] = ()
+    """(match id, value or None, Kafka timestamp in ms)."""
+    rejects: Sequence[Rejected] = ()
+
+
+class Topics(NamedTuple):
+    """Names of the topics a transaction touches."""
+
+    left: str
+    right: str
+    output: str
+    changelog: str
+    rejects: str
+
+
+class Limits(NamedTuple):
+    """Largest record each topic takes, in bytes (`max.message.bytes`)."""
+
+    output: int
+    changelog: int
+    rejects: int
+
+
+def producer_properties(
+    config: Config, client_id: str, limits: Limits
+) -> dict[str, str | int | bool]:
+    """Properties of the transactional producer but for its id."""
+    return {
+        **_DEFAULTS,
+        "client.id": client_id,
+        "message.max.bytes": max(limits),
+        **config.producer_properties(),
+        **_FIXED,
+    }
+
+
+class Transactions:
+    """One live producer; thrown away after every outcome that nobody acknowledged."""
+
+    def __init__(
+        self,
+        name: str,
+        properties: dict[str, str | int | bool],
+        topics: Topics,
+        limits: Limits,
+    ) -> None:
+        self._name = name
+        self._properties = properties
+        self._topics = topics
+        self._limits = limits
+        self._producer: Producer | None = None
+        self.writer = ""
+        """Transactional id of the live producer; empty while there is none."""
+
+    def prepare(self) -> Prepared:
+        """Make a new producer under a new name. Blocks; off the worker's thread.
+
+        Raises Retry where no coordinator answered in time.
+        """
+        writer = f"{self._name}-{uuid.uuid4()}"
+        producer = Producer({**self._properties, "transactional.id": writer, "error_cb": _report})
+        try:
+            producer.init_transactions(CALL_TIMEOUT_S)
+        except KafkaException as error:
+            raise of_request(error) from error
+        return writer, producer
+
+    def install(self, writer: str, producer: Producer) -> None:
+        """Take a prepared producer into use."""
+        self.writer, self._producer = writer, producer
+
+    def retire(self) -> tuple[str, Producer | None]:
+        """Stop using the live producer; returns it, for a thread that may wait for its end."""
+        retired = (self.writer, self._producer)
+        self.writer, self._producer = "", None
+        return retired
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is a producer to write with."""
+        return self._producer is not None
+
+    def write(
+        self, writes: Sequence[LaneWrite], metadata: Callable[[], bytes]
+    ) -> dict[int, Written]:
+        """One whole transaction; returns where each lane's changelog records are.
+
+        Raises Abort once an abort was acknowledged (nothing counts), Renew where the outcome is
+        unknown, Crash where Kafka refuses for good.
+        """
+        producer = self._producer
+        assert producer is not None, "no live producer"
+        try:
+            producer.begin_transaction()
+        except KafkaException as error:
+            raise Renew(str(error)) from error
+        try:
+            written = self._produce(producer, writes)
+            offsets = [offset for write in writes for offset in self._offsets(write)]
+            producer.send_offsets_to_transaction(offsets, metadata(), CALL_TIMEOUT_S)
+            producer.commit_transaction(CALL_TIMEOUT_S)
+        except KafkaException as error:
+            answer = in_transaction(error)
+            if not isinstance(answer, Renew):
+                self._abort(producer)
+            raise answer from error
+        except (Abort, BufferError) as error:
+            self._abort(producer)
+            raise Abort(str(error)) from error
+        return written
+
+    def _produce(self, producer: Producer, writes: Sequence[LaneWrite]) -> dict[int, Written]:
+        outputs = False
+        for write in writes:
+            if write.matches:
+                self._matches(producer, write.matches)
+                outputs = True
+            for reject in write.rejects:
+                self._reject(producer, write.lane, reject)
+                outputs = True
+        if outputs:
+            _flush(producer)
+        delivered: dict[int, list[int]] = {}
+        for write in writes:
+            offsets = delivered[write.lane] = []
+            headers: Headers = [
+                (HEADER_WRITER, self.writer.encode()),
+                (HEADER_KIND, write.kind.encode()),
+            ]
+            for value in write.changelog:
+                producer.produce(
+                    self._topics.changelog,
+                    value,
+                    partition=write.lane,
+                    headers=headers,
+                    on_delivery=_collect(offsets),
+                )
+        _flush(producer)
+        for write in writes:
+            if len(delivered[write.lane]) != len(write.changelog):
+                raise Abort(f"changelog records of lane {write.lane} were not delivered")
+        return {lane: Written(offsets[0], offsets[-1] + 1) for lane, offsets in delivered.items()}
+
+    def _matches(
+        self, producer: Producer, matches: Iterable[tuple[bytes, bytes | None, int]]
+    ) -> None:
+        """The hot loop: one produce a match, without a delivery report each; a record that fails
+        makes the commit fail."""
+        produce, topic = producer.produce, self._topics.output
+        for key, value, timestamp in matches:
+            try:
+                produce(topic, value, key, timestamp=timestamp)
+            except BufferError:
+                # The local queue is full: let some of it leave.
+                producer.poll(0.1)
+                produce(topic, value, key, timestamp=timestamp)
+
+    def _reject(self, producer: Producer, lane: int, reject: Rejected) -> None:
+        source = reject.source
+        assert isinstance(source, Message), "a reject needs its message"
+        headers: Headers = [*(source.headers() or []), *_origin(reject, source)]
+        key, value = source.key(), source.value()
+        if reject.match_id is not None:
+            key, value = reject.match_id, b""
+        spare = sum(len(name) + len(text or b"") + 16 for name, text in headers)
+        spare += _REJECT_BYTES_SPARE
+        if len(key or b"") + len(value or b"") + spare > self._limits.rejects:
+            value = b""
+            headers = _origin(reject, source)
+        producer.produce(self._topics.rejects, value, key, partition=lane, headers=headers)
+
+    def _offsets(self, write: LaneWrite) -> list[TopicPartition]:
+        return [
+            TopicPartition(topic, write.lane, position)
+            for topic, position in zip(
+                (self._topics.left, self._topics.right), write.positions, strict=True
+            )
+        ]
+
+    def _abort(self, producer: Producer) -> None:
+        """Abort; only an acknowledged abort may be forgotten, anything else raises Renew."""
+        try:
+            producer.abort_transaction(CALL_TIMEOUT_S)
+        except KafkaException as error:
+            raise Renew(f"abort was not acknowledged: {error}") from error
+
+
+def _origin(reject: Rejected, source: Message) -> Headers:
+    return [
+        ("reason", reject.reason.value.encode()),
+        ("topic", (source.topic() or "").encode()),
+        ("partition", str(source.partition()).encode()),
+        ("offset", str(source.offset()).encode()),
+        ("detail", reject.detail.encode("utf-8", "replace")),
+    ]
+
+
+def _collect(offsets: list[int]) -> Callable[[KafkaError | None, Message], None]:
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        offset = message.offset()
+        if error is None and offset is not None:
+            offsets.append(offset)
+
+    return delivered
+
+
+def _flush(producer: Producer) -> None:
+    """Wait until the broker has everything; raises Abort if it has not within the budget."""
+    if producer.flush(CALL_TIMEOUT_S) > 0:
+        raise Abort("the broker did not take all records in time")
+
+
+def _report(error: KafkaError) -> None:
+    _log.warning("kafka", error=error.str())

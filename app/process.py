@@ -1,0 +1,163 @@
+"""One lane's part of a turn: what was polled goes in, a plan for the transaction comes out.
+
+Pure: no Kafka, no clock, no store writes. A plan changes nothing but the lane's windows in memory;
+`settle` makes it the lane's state once its transaction is committed, `abandon` forgets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from app.join import Effects, JoinSettings, LaneState, abandon, join, settle
+from app.merge import Inbox
+from schemas.records import Record, Side
+from state.checkpoint import Bucket, Checkpoint
+
+
+@dataclass(slots=True)
+class Running:
+    """A claimed lane: its state, what was read ahead, and how far."""
+
+    lane: int
+    checkpoint: Checkpoint
+    settings: JoinSettings
+    state: LaneState
+    changelog_position: int
+    """Next offset after the lane's newest changelog record."""
+    changelog_first: int
+    """Offset of the first record of the newest committed turn or claim."""
+    inbox: Inbox = field(default_factory=Inbox)
+    expected: list[int] = field(default_factory=lambda: [0, 0])
+    """Per side, the offset below which everything has been put into the inbox."""
+    drained: list[bool] = field(default_factory=lambda: [False, False])
+    """Per side, whether its newest signal was the partition's end."""
+    held: list[bool] = field(default_factory=lambda: [False, False])
+    """Per side, whether fetching is paused because too much waits."""
+
+    def __post_init__(self) -> None:
+        self.expected = list(self.positions)
+
+    @property
+    def positions(self) -> tuple[int, int]:
+        """Committed positions of left and right."""
+        return self.checkpoint.left_position, self.checkpoint.right_position
+
+    def restart_reading(self) -> None:
+        """Forget what was read ahead: it is read again from the committed positions."""
+        self.inbox.clear()
+        self.expected = list(self.positions)
+        self.drained = [False, False]
+        self.held = [False, False]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one lane wants to have committed."""
+
+    lane: int
+    kind: str
+    checkpoint: Checkpoint
+    effects: Effects | None = None
+
+    @property
+    def rows(self) -> Mapping[bytes, bytes]:
+        """Row writes, by row key."""
+        return self.effects.rows if self.effects is not None else {}
+
+    @property
+    def buckets(self) -> Mapping[int, Bucket]:
+        """Changed directory entries."""
+        return self.effects.buckets if self.effects is not None else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What a turn is told about the world outside the lane."""
+
+    now: int | None
+    """Wall clock in the job's unit, None where it does not matter."""
+    writer: str
+    owner: str
+    address: str
+    limit: int
+    """Most records to take."""
+    max_skew: int
+
+
+def plan_turn(running: Running, moment: Moment, counting: tuple[bool, bool]) -> Plan | None:
+    """Take what may be taken from the inbox and join it; None if there is nothing to commit."""
+    drained = (running.drained[Side.LEFT], running.drained[Side.RIGHT])
+    records = running.inbox.take(moment.limit, drained, moment.max_skew)
+    effects = join(
+        running.state,
+        records,
+        running.settings,
+        moment.now,
+        counting,
+        running.changelog_position,
+    )
+    if not records and not effects.changed:
+        return None
+    before = running.checkpoint
+    left, right = _positions(before, records)
+    rows, size = _totals(running.state.buckets, effects.buckets, before)
+    checkpoint = replace(
+        before,
+        sequence=before.sequence + 1,
+        writer=moment.writer,
+        owner=moment.owner,
+        address=moment.address,
+        left_position=left,
+        right_position=right,
+        watermarks=effects.watermarks,
+        rows=rows,
+        size=size,
+    )
+    return Plan(running.lane, "turn", checkpoint, effects)
+
+
+def settle_turn(running: Running, plan: Plan, first: int, position: int) -> None:
+    """The plan's transaction is committed: what it says is now the lane's state."""
+    running.checkpoint = plan.checkpoint
+    running.changelog_first = first
+    running.changelog_position = position
+    if plan.effects is not None:
+        settle(running.state, plan.effects)
+
+
+def abandon_turn(running: Running, plan: Plan) -> None:
+    """The plan's transaction was aborted: it is as if it had never been."""
+    if plan.effects is not None:
+        abandon(running.state, plan.effects)
+
+
+def _positions(before: Checkpoint, records: Sequence[tuple[Side, Record]]) -> tuple[int, int]:
+    """Positions after these records; gaps in offsets (markers, compaction) are normal."""
+    positions = [before.left_position, before.right_position]
+    missing = {Side.LEFT, Side.RIGHT}
+    for side, record in reversed(records):
+        if side in missing:
+            missing.discard(side)
+            positions[side] = record.offset + 1
+            if not missing:
+                break
+    return positions[Side.LEFT], positions[Side.RIGHT]
+
+
+def _totals(
+    stored: Mapping[int, Bucket], changed: Mapping[int, Bucket], before: Checkpoint
+) -> tuple[int, int]:
+    rows, size = before.rows, before.size
+    for number, bucket in changed.items():
+        old = stored.get(number)
+        rows += bucket.rows - (old.rows if old is not None else 0)
+        size += bucket.size - (old.size if old is not None else 0)
+    return rows, size
+
+
+def truncation_point(running: Running) -> int:
+    """Below this offset the changelog is not needed: no live bucket has a row there, and the last
+    committed turn or claim stays. Only committed knowledge moves it."""
+    firsts = [bucket.first_offset for bucket in running.state.buckets.values()]
+    return min([*firsts, running.changelog_first])

@@ -1,0 +1,282 @@
+"""One worker process, from its start to its exit code.
+
+Invariant: whatever hangs in the client, the process ends: SIGTERM gives 0 within 10 s at any time,
+and a loop that stands still is ended by the watchdog with 75, so that a supervisor starts it again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import structlog
+
+from app import health
+from app.config import Config
+from app.errors import EXIT_DONE, EXIT_RESTART, SpanjoinError, Unreachable, UsageError
+from app.figures import unready
+from app.formats import make_codec
+from app.housekeeping import Housekeeping
+from app.kafka.authority import Authority
+from app.kafka.inputs import Inputs
+from app.kafka.transactions import Limits, Topics, Transactions, producer_properties
+from app.metrics import Metrics
+from app.ownership import Identity
+from app.topics import prepare_topics
+from app.worker import Worker
+from state.checkpoint import Layout
+from state.retention import span_of
+from state.store import Resources, StateDirTaken, lock_state_dir
+
+STUCK_AFTER_S: Final = 45.0
+"""A round of the loop that takes longer is taken for a hang in the client."""
+STOP_WITHIN_S: Final = 8.0
+CLOSE_WITHIN_S: Final = 3.0
+HELPER_THREADS: Final = 8
+BLOCK_CACHE_SHARE: Final = 0.25
+"""Part of `state.cache_memory` that goes to RocksDB's block cache, beside the windows."""
+WRITE_BUFFER_BYTES: Final = 64 * 1024 * 1024
+
+_log: Final = structlog.get_logger()
+
+
+class Connected(NamedTuple):
+    """What the first contact with the cluster brought."""
+
+    lanes: int
+    limits: Limits
+    layout: Layout
+
+
+@dataclass(slots=True)
+class Process:
+    """State of the process that other threads look at."""
+
+    stopping: threading.Event = field(default_factory=threading.Event)
+    beat: float = field(default_factory=time.monotonic)
+    """When the loop last came round (monotonic s)."""
+    waiting_for: str | None = "starting"
+    """Why it is not ready, before there are lanes to speak of."""
+    worker: Worker | None = None
+    housekeeping: Housekeeping | None = None
+
+    def health(self, name: str, worker_id: str) -> health.Health:
+        """What the HTTP server may ask."""
+        nothing = {"name": name, "worker": worker_id, "lanes": []}
+        return health.Health(
+            live=self._live,
+            ready=self._ready,
+            status=lambda: (self.housekeeping and self.housekeeping.status) or nothing,
+        )
+
+    def _live(self) -> str | None:
+        still_s = time.monotonic() - self.beat
+        return f"the loop stands still for {still_s:.0f} s" if still_s > STUCK_AFTER_S else None
+
+    def _ready(self) -> str | None:
+        if self.waiting_for is not None:
+            return self.waiting_for
+        if self.housekeeping is not None and self.housekeeping.away is not None:
+            return f"the broker does not answer: {self.housekeeping.away}"
+        return unready(dict(self.worker.lanes)) if self.worker is not None else "starting"
+
+
+def run_worker(config: Config, *, accept_bounds: bool = False) -> int:
+    """Run one worker until it is told to stop; returns its exit code.
+
+    Raises UsageError, Crash or Fenced, each with the exit code it stands for.
+    """
+    process = Process()
+    try:
+        lock = lock_state_dir(config.state.dir)
+    except StateDirTaken as taken:
+        raise UsageError(
+            f"state.dir {config.state.dir} is used by another worker; give each its own"
+        ) from taken
+    with lock, _signals(process), _http(config, process) as identity:
+        structlog.contextvars.bind_contextvars(worker=identity.worker)
+        threading.Thread(target=_watch, args=(process,), name="watchdog", daemon=True).start()
+        threads = ThreadPoolExecutor(HELPER_THREADS, thread_name_prefix="helper")
+        try:
+            return _work(config, identity, process, threads, accept_bounds=accept_bounds)
+        finally:
+            process.stopping.set()
+            failure = sys.exc_info()[1]
+            code = failure.exit_code if isinstance(failure, SpanjoinError) else EXIT_DONE
+            _end_within(CLOSE_WITHIN_S, code if failure is None or code else 1, failure)
+            threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _work(
+    config: Config,
+    identity: Identity,
+    process: Process,
+    threads: ThreadPoolExecutor,
+    *,
+    accept_bounds: bool,
+) -> int:
+    authority = Authority(config, identity.worker, process.stopping)
+    connected = _connect(config, process, threads, authority)
+    if connected is None:
+        return EXIT_DONE
+    process.waiting_for = "joining the group"
+    worker = _worker(config, identity, authority, connected, threads, accept_bounds=accept_bounds)
+    process.worker = worker
+    process.housekeeping = Housekeeping(worker, connected.lanes)
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    worker.inputs.subscribe()
+    try:
+        while not process.stopping.is_set():
+            worker.step()
+            process.housekeeping.step()
+            if process.waiting_for is not None and worker.joined:
+                process.waiting_for = None
+            process.beat = time.monotonic()
+        worker.leave()
+        _log.info("stopped")
+        return EXIT_DONE
+    finally:
+        _bounded(worker.close, CLOSE_WITHIN_S)
+
+
+def _worker(
+    config: Config,
+    identity: Identity,
+    authority: Authority,
+    connected: Connected,
+    threads: ThreadPoolExecutor,
+    *,
+    accept_bounds: bool,
+) -> Worker:
+    topics = Topics(
+        left=config.left.topic,
+        right=config.right.topic,
+        output=config.output.topic,
+        changelog=config.changelog_topic,
+        rejects=config.rejects_topic,
+    )
+    memory = config.state.cache_memory_bytes
+    return Worker(
+        config=config,
+        identity=identity,
+        transactions=Transactions(
+            config.name,
+            producer_properties(config, identity.worker, connected.limits),
+            topics,
+            connected.limits,
+        ),
+        authority=authority,
+        codec=make_codec(config),
+        layout=connected.layout,
+        limits=connected.limits,
+        resources=Resources(int(memory * BLOCK_CACHE_SHARE), WRITE_BUFFER_BYTES),
+        threads=threads,
+        metrics=Metrics(),
+        accept_bounds=accept_bounds,
+    )
+
+
+def _connect(
+    config: Config, process: Process, threads: ThreadPoolExecutor, authority: Authority
+) -> Connected | None:
+    """First contact, on a helper thread so that SIGTERM is heard; None when told to stop."""
+    process.waiting_for = f"waiting for the broker at {config.bootstrap_servers}"
+
+    def contact() -> Connected:
+        lanes = prepare_topics(config)
+        span = span_of(config.lateness, config.max_interval)
+        return Connected(lanes, authority.limits(), authority.layout(span))
+
+    contacting: Future[Connected] = threads.submit(contact)
+    while not process.stopping.wait(0.02):
+        process.beat = time.monotonic()
+        if contacting.done():
+            try:
+                return contacting.result()
+            except Unreachable as away:
+                _log.warning("waiting for the broker", reason=away.line)
+                contacting = threads.submit(contact)
+    return None
+
+
+@contextlib.contextmanager
+def _signals(process: Process) -> Iterator[None]:
+    """SIGTERM and SIGINT end the loop after its turn; if that takes too long, end the process: a
+    worker that dies without a release costs the next owner a second, never a match."""
+
+    def stop(_number: int, _frame: object) -> None:
+        if not process.stopping.is_set():
+            process.stopping.set()
+            _end_within(STOP_WITHIN_S, EXIT_DONE, None)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _http(config: Config, process: Process) -> Iterator[Identity]:
+    """Serve probes and figures, if a port is configured; yields who this worker is."""
+    worker_id = f"{config.name}-{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
+    if config.http.port == 0:
+        yield Identity(worker_id, config.http.advertised)
+        return
+    server = health.serve(
+        config.http.host, config.http.port, process.health(config.name, worker_id)
+    )
+    try:
+        address = config.http.advertised or f"{config.http.host}:{server.port}"
+        yield Identity(worker_id, address)
+    finally:
+        server.close()
+
+
+def _watch(process: Process) -> None:
+    """End the process when its loop hangs: client calls have been seen to outlive their own
+    time-outs after an outage, and nothing else can end them."""
+    while not process.stopping.wait(1.0):
+        if time.monotonic() - process.beat > STUCK_AFTER_S:
+            _log.error("the loop hangs, the process ends", stuck_s=STUCK_AFTER_S)
+            _exit(EXIT_RESTART)
+
+
+def _end_within(seconds: float, code: int, failure: BaseException | None) -> None:
+    """End the process with this code even if an orderly end hangs in the client."""
+
+    def end() -> None:
+        time.sleep(seconds)
+        if isinstance(failure, SpanjoinError):
+            print(f"spanjoin: {failure.line}", file=sys.stderr)  # noqa: T201 (the command's line)
+        _exit(code)
+
+    threading.Thread(target=end, name="end", daemon=True).start()
+
+
+def _exit(code: int) -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _bounded(close: object, seconds: float) -> None:
+    """Call something that may hang, and leave it behind after a while."""
+    assert callable(close), "needs a function"
+    closing = threading.Thread(target=close, name="close", daemon=True)
+    closing.start()
+    closing.join(seconds)

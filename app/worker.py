@@ -1,0 +1,389 @@
+"""The loop of one worker: poll, take over, join, commit, store; one transaction a turn.
+
+Invariant: a transaction never spans two polls. Rebalance callbacks run inside a poll only, so they
+find nothing open and nothing half done. Only what a committed transaction contained reaches a
+store.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Executor, Future, wait
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from app.config import Config
+from app.errors import Abort, Crash, Renew, Retry, UsageError
+from app.idleness import Idleness
+from app.intake import Intake
+from app.join import JoinSettings, LaneState
+from app.kafka.authority import Authority
+from app.kafka.changelog import RestoreReader
+from app.kafka.inputs import Inputs
+from app.kafka.transactions import LaneWrite, Limits, Prepared, Transactions, Written
+from app.metrics import Metrics
+from app.ownership import Identity, claim, release
+from app.process import Moment, Plan, Running, abandon_turn, plan_turn, settle_turn
+from rebalance.lanes import Lane, Mismatch
+from rebalance.phases import Signal
+from rebalance.takeover import Takeovers
+from schemas.codec import AvroCodec
+from schemas.records import Side
+from state.checkpoint import Checkpoint, Layout, encode_turn
+from state.store import Resources, StoreDamaged, StoreFull
+
+IDLE_WAIT_S: Final = 0.005
+"""How long a poll waits for the first record when nothing else is to be done."""
+TURN_TARGET_S: Final = 0.25
+"""A turn that took longer takes fewer records next time, so that transactions stay short."""
+LIMIT_MIN: Final = 100
+CLOSE_TIMEOUT_S: Final = 3.0
+CHANGELOG_SPARE_BYTES: Final = 64 * 1024
+"""Room for checkpoint and directory beside the largest row in one changelog record."""
+
+_log: Final = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class Worker:
+    """All lanes of one process. Every method runs on the one thread that polls."""
+
+    config: Config
+    identity: Identity
+    transactions: Transactions
+    authority: Authority
+    codec: AvroCodec
+    layout: Layout
+    limits: Limits
+    resources: Resources
+    threads: Executor
+    metrics: Metrics
+    accept_bounds: bool = False
+    lanes: dict[int, Lane] = field(default_factory=dict)
+    running: dict[int, Running] = field(default_factory=dict)
+    retired: dict[int, float] = field(default_factory=dict)
+    """Lane -> when it stopped being ours (monotonic s): its store waits for the clean-up."""
+    joined: bool = False
+    """Whether the group has given us an assignment, even an empty one."""
+    inputs: Inputs = field(init=False)
+    idleness: Idleness = field(init=False)
+    intake: Intake = field(init=False)
+    takeovers: Takeovers = field(init=False)
+    reader: RestoreReader = field(init=False)
+    _preparing: Future[Prepared] | None = None
+    _closing: dict[int, Future[None]] = field(default_factory=dict)
+    _renew: str | None = None
+    """Why the producer must be thrown away, once the current poll is over."""
+    _limit: int = 0
+    _busy: bool = False
+    """Whether the last step did something, so that the next poll need not wait."""
+
+    def __post_init__(self) -> None:
+        self._limit = self.config.turn.max_records
+        self.inputs = Inputs(self.config, self.identity.worker, self)
+        self.reader = RestoreReader(self.config, self.identity.worker)
+        self.idleness = Idleness(self.config, self.authority, self.threads)
+        self.intake = Intake(self.config, self.codec, self.inputs, self.idleness, self.running)
+        self.takeovers = Takeovers(
+            lanes=self.lanes,
+            reader=self.reader,
+            authority=self.authority,
+            threads=self.threads,
+            resources=self.resources,
+            layout=self.layout,
+            topics=(self.config.left.topic, self.config.right.topic),
+            writer=lambda: self.transactions.writer,
+            observe=self._observe,
+            accept_bounds=self.accept_bounds,
+        )
+
+    def step(self) -> None:
+        """One round. Raises SpanjoinError where the process must end, with its exit code."""
+        wait_s = 0.0 if self._busy else IDLE_WAIT_S
+        polled = self.inputs.poll(self.config.turn.max_records, wait_s)
+        try:
+            if self._renew is not None:
+                raise Renew(self._renew)
+            if not self._producer_ready():
+                self._busy = False
+                return
+            self._claim(self.takeovers.step())
+            self.idleness.step()
+            self.intake.accept(polled)
+            self._busy = self._turn() or bool(polled.records)
+        except Abort as abort:
+            _log.warning("transaction aborted, the turn is run again", why=str(abort))
+            self._busy = False
+        except Renew as renew:
+            self._start_over(str(renew))
+        except Mismatch as mismatch:
+            raise UsageError(str(mismatch)) from mismatch
+        except StoreFull as full:
+            raise Crash(f"the disk of {self.config.state.dir} is full: {full}") from full
+        except StoreDamaged as damaged:
+            raise Crash(f"state in {self.config.state.dir} is damaged: {damaged}") from damaged
+
+    def leave(self) -> None:
+        """Release every lane and close the stores; raises nothing that a stop could not bear."""
+        try:
+            self.release(list(self.running))
+        except (Abort, Renew, Crash, StoreFull) as failure:
+            _log.warning("lanes could not be released", why=str(failure))
+        for number in list(self.lanes):
+            self._drop(number, Signal.REVOKED)
+        wait(self._closing.values(), CLOSE_TIMEOUT_S)
+
+    def close(self) -> None:
+        """Leave the group and close the clients; may hang, so on a thread that may be left."""
+        self.inputs.close()
+        self.reader.close()
+
+    def lane_directory(self, number: int) -> Path:
+        """Where the store of a lane is."""
+        return self.config.state.dir / f"lane-{number}"
+
+    def closed(self, number: int) -> bool:
+        """Whether no store of the lane is open here any more."""
+        closing = self._closing.get(number)
+        return number not in self.lanes and (closing is None or closing.done())
+
+    # --- rebalance callbacks: called inside `poll`, never raise ---------------------------------
+
+    def assigned(self, lanes: list[int]) -> None:
+        """Remember; everything else happens in later steps."""
+        self.joined = True
+        for number in lanes:
+            lane = Lane(number, self.lane_directory(number))
+            lane.closing = self._closing.get(number)
+            self.lanes[number] = lane
+            self.retired.pop(number, None)
+            self._observe(lane, "assigned")
+
+    def revoked(self, lanes: list[int]) -> None:
+        """Write the releases of the running ones in one transaction; then they are not ours."""
+        released = [number for number in lanes if number in self.running]
+        try:
+            self.release(released)
+        except (Abort, Renew, Crash, StoreFull) as failure:
+            # Not released: the next owner finds our name in the changelog and fences it.
+            _log.warning("lanes could not be released", lanes=released, why=str(failure))
+            if isinstance(failure, Renew):
+                self._renew = str(failure)
+        for number in lanes:
+            self._drop(number, Signal.REVOKED)
+
+    def lost(self, lanes: list[int]) -> None:
+        """Drop everything in memory, write nothing: somebody else may own them already."""
+        for number in lanes:
+            self._drop(number, Signal.LOST)
+
+    # --- transactions ---------------------------------------------------------------------------
+
+    def release(self, lanes: list[int]) -> None:
+        """Hand lanes over in good order: a checkpoint that says so. Tried twice, because the
+        group may have moved on between reading the metadata and using it."""
+        if not lanes or not self.transactions.ready:
+            return
+        plans = [Plan(n, "release", release(self.running[n].checkpoint)) for n in lanes]
+        try:
+            self._commit(plans)
+        except Abort:
+            self._commit(plans)
+
+    def _claim(self, ready: list[Lane]) -> None:
+        """Commit of a higher epoch: from here on the lanes are ours to write."""
+        if not ready:
+            return
+        plans = [Plan(lane.number, "claim", self._claiming(lane)) for lane in ready]
+        written = self._commit(plans)
+        for lane, plan in zip(ready, plans, strict=True):
+            lane.signal(Signal.CLAIMED)
+            running = Running(
+                lane=lane.number,
+                checkpoint=plan.checkpoint,
+                settings=self._join_settings(plan.checkpoint.layout),
+                state=LaneState(
+                    plan.checkpoint.watermarks, lane.opened.buckets(), lane.opened.window
+                ),
+                changelog_first=written[lane.number].first,
+                changelog_position=written[lane.number].position,
+            )
+            self.running[lane.number] = running
+            self.inputs.start(lane.number, running.positions)
+            self.idleness.start(lane.number)
+            self._observe(lane, "running", epoch=plan.checkpoint.epoch)
+
+    def _claiming(self, lane: Lane) -> Checkpoint:
+        assert lane.bound is not None, f"lane {lane.number} is claimed without a bound"
+        identity = replace(self.identity, writer=self.transactions.writer)
+        return claim(lane.checkpoint, lane.bound, self.layout, self.config.start, identity)
+
+    def _join_settings(self, layout: Layout) -> JoinSettings:
+        return JoinSettings(
+            lateness=layout.lateness,
+            max_interval=layout.max_interval,
+            span=layout.span,
+            max_future=self.config.max_future,
+            match_bytes_max=self.limits.output,
+            row_bytes_max=self.limits.changelog - CHANGELOG_SPARE_BYTES,
+            match_value=self.codec.match_value,
+        )
+
+    def _turn(self) -> bool:
+        """Join what may be joined now, in one transaction over all running lanes."""
+        started = time.monotonic()
+        moment = self._moment()
+        plans = [
+            plan
+            for running in self.running.values()
+            if (plan := plan_turn(running, moment, self.idleness.counting(running.lane)))
+        ]
+        if not plans:
+            return False
+        joined = time.monotonic()
+        try:
+            written = self._commit(plans)
+        except Abort:
+            for plan in plans:
+                abandon_turn(self.running[plan.lane], plan)
+                self.intake.read_again(self.running[plan.lane])
+            self._limit = max(self._limit // 2, LIMIT_MIN)
+            raise
+        for plan in plans:
+            running = self.running[plan.lane]
+            settle_turn(running, plan, *written[plan.lane])
+            self.intake.flow(running)
+            if plan.effects is not None:
+                self.metrics.counted(plan.lane, plan.effects.counts)
+        self._bound_windows()
+        ended = time.monotonic()
+        self.metrics.turn(ended - started, ended - joined)
+        self._adapt(ended - started)
+        return True
+
+    def _moment(self) -> Moment:
+        return Moment(
+            now=self.config.now_in_unit(time.time() * 1000),
+            owner=self.identity.worker,
+            address=self.identity.address,
+            writer=self.transactions.writer,
+            limit=self._limit,
+            max_skew=self.config.max_skew,
+        )
+
+    def _commit(self, plans: list[Plan]) -> dict[int, Written]:
+        """One transaction, then one store write a lane; the only way anything is written.
+
+        Raises Abort (nothing counts), Renew (unknown what counts), Crash, StoreFull.
+        """
+        now_ms = int(time.time() * 1000)
+        written = self.transactions.write(
+            [self._lane_write(plan, now_ms) for plan in plans], self.inputs.metadata
+        )
+        for plan in plans:
+            # If this fails the process ends: the changelog has the turn.
+            store = self.lanes[plan.lane].opened
+            store.apply(plan.rows, plan.buckets, plan.checkpoint, written[plan.lane].position)
+        return written
+
+    def _lane_write(self, plan: Plan, now_ms: int) -> LaneWrite:
+        checkpoint, effects = plan.checkpoint, plan.effects
+        to_ms = self.config.to_ms
+        return LaneWrite(
+            lane=plan.lane,
+            kind=plan.kind,
+            changelog=encode_turn(checkpoint, plan.rows, plan.buckets, self.limits.changelog),
+            positions=(checkpoint.left_position, checkpoint.right_position),
+            # A broker refuses timestamps an hour ahead; the client takes 0 for "now".
+            matches=[
+                (key, value, min(max(to_ms(ts), 1), now_ms)) for key, value, ts in effects.matches
+            ]
+            if effects is not None
+            else (),
+            rejects=effects.rejects if effects is not None else (),
+        )
+
+    def _adapt(self, turn_s: float) -> None:
+        """Keep transactions well below their time-out, whatever the number of matches."""
+        if turn_s > TURN_TARGET_S:
+            self._limit = max(int(self._limit * TURN_TARGET_S / turn_s), LIMIT_MIN)
+        elif self._limit < self.config.turn.max_records:
+            self._limit = min(self._limit * 2, self.config.turn.max_records)
+
+    def _bound_windows(self) -> None:
+        """Evict windows over all lanes, the largest lane first, until they fit."""
+        limit = self.config.state.cache_memory_bytes
+        excess = sum(running.state.windows.size for running in self.running.values()) - limit
+        while excess > 0:
+            largest = max(self.running.values(), key=lambda running: running.state.windows.size)
+            freed = largest.state.windows.evict(min(excess, largest.state.windows.size))
+            if freed <= 0:
+                break
+            excess -= freed
+
+    # --- producers and lanes that start over ----------------------------------------------------
+
+    def _producer_ready(self) -> bool:
+        """Whether there is a live producer; a new one is made on a helper thread."""
+        if self.transactions.ready:
+            return True
+        if self._preparing is None:
+            self._preparing = self.threads.submit(self.transactions.prepare)
+        if self._preparing.done():
+            preparing, self._preparing = self._preparing, None
+            try:
+                self.transactions.install(*preparing.result())
+            except Retry as retry:
+                _log.warning("waiting for the broker", what="a producer", reason=str(retry))
+        return self.transactions.ready
+
+    def _start_over(self, why: str) -> None:
+        """Nobody acknowledged the last transaction: only the changelog knows whether it counts.
+
+        A new producer alone would not do: if the turn did count, running it again from memory
+        would apply it twice. So every lane is taken over anew, from its last committed state.
+        """
+        _log.warning("producer thrown away, every lane is restored", why=why)
+        self._renew = None
+        self._busy = False
+        name, producer = self.transactions.retire()
+        self.threads.submit(self._end_producer, name, producer)
+        for number in list(self.running):
+            self._stop_running(number)
+            self.inputs.hold(Side.LEFT, number)
+        for lane in self.lanes.values():
+            self.takeovers.restart(lane, Signal.RENEWED)
+
+    def _end_producer(self, name: str, producer: object) -> None:
+        """Let the old producer go, then end what it may have open: its outputs may be the only
+        trace of it, and they hold up every reader of their partitions until decided."""
+        del producer
+        if name:
+            self.authority.fence(name)
+
+    def _stop_running(self, number: int) -> None:
+        if self.running.pop(number, None) is not None:
+            self.inputs.stop(number)
+            self.idleness.stop(number)
+            self.metrics.forget(number)
+
+    def _drop(self, number: int, signal: Signal) -> None:
+        """The lane is not ours any more; closing its store is slow, so not here."""
+        lane = self.lanes.pop(number, None)
+        if lane is None:
+            return
+        self._stop_running(number)
+        self.takeovers.forget(lane)
+        lane.signal(signal)
+        if lane.store is not None:
+            self._closing[number] = self.threads.submit(lane.store.close)
+            lane.store = None
+        self.retired[number] = time.monotonic()
+        self._observe(lane, str(signal))
+
+    def _observe(self, lane: Lane, event: str, **details: object) -> None:
+        held_ms = round((time.monotonic() - lane.assigned_at) * 1000)
+        _log.info("lane", lane=lane.number, event=event, held_ms=held_ms, **details)

@@ -1,0 +1,105 @@
+"""Step 3 and 4 of a takeover: make sure that nobody can write any more, then ask how far to read.
+
+How the order goes wrong when it is another one:
+
+1. The old owner sends offsets 10 -> 20 and its changelog record, then stops before the commit.
+2. The new owner reads the high watermark H of the changelog: the record is below it, undecided.
+3. It must not read only to the last stable offset: the old owner may still commit, and its turn
+   would be missing from the new owner's state. So open transactions are ended first (fence).
+4. Offsets are read while they are stable and *before* the high watermark. Were they read after
+   it, a turn committed in between would put them ahead of a checkpoint that is about to be
+   replayed, and a healthy lane would stop with a false alarm.
+
+Only names found in the log are fenced, never the live producer's own, and each at most once per
+assignment: two claimants that fenced each other's current names would do so for ever.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+from rebalance.lanes import Bound, Extent, Fenced
+
+RELEASE_MARKER_WAIT_MS: Final = 1_000
+"""How long the commit marker of a release may lag before its writer is fenced after all."""
+_RETRY_MS: Final = 10
+
+
+class Stamp(NamedTuple):
+    """What the headers of one changelog record say; enough to fence without decoding it."""
+
+    writer: str
+    released: bool
+
+
+class Authority(Protocol):
+    """The broker as a takeover needs it. Calls block and are made off the worker's thread."""
+
+    def changelog(self, lane: int) -> Extent:
+        """Log start and *high watermark* of the lane's changelog."""
+
+    def stable(self, lane: int) -> int:
+        """The changelog's last stable offset: everything below it is decided."""
+
+    def tail(self, lane: int, start: int, end: int) -> list[Stamp]:
+        """Stamps of all records in [start, end), committed or not."""
+
+    def fence(self, writer: str) -> None:
+        """End what this transactional id may have open; returns when it is decided and marked."""
+
+    def stored(self, lane: int) -> tuple[int | None, int | None]:
+        """The group's stable offsets of both inputs; waits while a transaction holds them."""
+
+    def inputs(self, lane: int) -> tuple[Extent, Extent]:
+        """Extents of both inputs' partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a takeover knows before it asks the broker."""
+
+    lane: int
+    position: int
+    """Where the committed replay stopped: the offset of a partition EOF."""
+    suspect: str | None
+    """The writer of the last checkpoint, unless it released the lane itself."""
+    spared: frozenset[str]
+    """Never fenced: the live producer's own id, and every name fenced since the assignment."""
+
+
+def establish(authority: Authority, survey: Survey) -> Fenced | None:
+    """Fence the former owners of a lane, then read stored offsets and the bound, in this order.
+
+    None: more of the changelog is decided than was replayed, so who wrote last is not known yet;
+    replay on and ask again.
+    """
+    names = _suspects(authority, survey)
+    if names is None:
+        return None
+    for name in sorted(names):
+        authority.fence(name)
+    stored = authority.stored(survey.lane)
+    inputs = authority.inputs(survey.lane)
+    return Fenced(names, Bound(stored, inputs, authority.changelog(survey.lane)))
+
+
+def _suspects(authority: Authority, survey: Survey) -> frozenset[str] | None:
+    """Who may still have a transaction open that touches this lane; None: replay on first."""
+    deadline = time.monotonic() + RELEASE_MARKER_WAIT_MS / 1000
+    while True:
+        stable = authority.stable(survey.lane)
+        high = authority.changelog(survey.lane).end
+        if survey.position < stable:
+            return None
+        stamps = authority.tail(survey.lane, stable, high) if stable < high else []
+        # A lane handed over in good order whose release only lacks its marker: fencing now would
+        # throw a healthy worker out of all its other lanes.
+        if stamps and stamps[-1].released and time.monotonic() < deadline:
+            time.sleep(_RETRY_MS / 1000)
+            continue
+        suspects = {stamp.writer for stamp in stamps}
+        if survey.suspect is not None:
+            suspects.add(survey.suspect)
+        return frozenset(suspects - survey.spared)

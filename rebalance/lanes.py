@@ -1,0 +1,174 @@
+"""A lane on its way through the handoff: its phase, its store, and what was learnt about it.
+
+Invariant: `checkpoint` is what a committed changelog record said, never what this process hopes.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from rebalance.phases import Phase, Signal, after
+from rebalance.restore import Replay
+from schemas.records import Side
+from state.checkpoint import Checkpoint, Layout
+from state.store import LaneStore
+
+STALL_MS: Final = 2_000
+"""An install that has not moved for this long looks at the changelog's tail again."""
+
+
+class Extent(NamedTuple):
+    """First and next offset of a partition, by the broker's high watermark."""
+
+    start: int
+    end: int
+
+
+class Bound(NamedTuple):
+    """What the broker said once no former owner could write any more.
+
+    `stored` are the group's offsets per side (None: never committed), read before `changelog`.
+    """
+
+    stored: tuple[int | None, int | None]
+    inputs: tuple[Extent, Extent]
+    changelog: Extent
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """What fencing found: names that were ended now, and the bound to install to."""
+
+    names: frozenset[str]
+    bound: Bound
+
+
+class Mismatch(Exception):
+    """The cluster contradicts the checkpoint and a person must decide: stop, move nothing.
+
+    `bounds`: only a larger lateness or interval, which a person may accept.
+    """
+
+    def __init__(self, line: str, *, bounds: bool = False) -> None:
+        super().__init__(line)
+        self.bounds = bounds
+
+
+@dataclass(slots=True)
+class Lane:
+    """One lane this worker holds."""
+
+    number: int
+    directory: Path
+    phase: Phase = Phase.ASSIGNED
+    store: LaneStore | None = None
+    replay: Replay | None = None
+    closing: Future[None] | None = None
+    """The store of an earlier ownership of this lane, still being closed."""
+    opening: Future[Extent] | None = None
+    fencing: Future[Fenced | None] | None = None
+    bound: Bound | None = None
+    surveyed: int = -1
+    """Position of the last survey that came too early: replay past it before the next."""
+    end_seen: int = -1
+    """Offset of the newest partition EOF of the changelog: everything below it was delivered."""
+    fenced: set[str] = field(default_factory=set)
+    """Transactional ids ended since the assignment; ending one twice would let two workers fence
+    each other for ever."""
+    rebuilt: bool = False
+    """Whether the store was wiped and replayed once already since the assignment."""
+    moved_at: float = field(default_factory=time.monotonic)
+    assigned_at: float = field(default_factory=time.monotonic)
+
+    def signal(self, signal: Signal) -> None:
+        """Move to the phase the table gives; raises IllegalSignal for a pair that cannot be."""
+        self.phase = after(self.phase, signal)
+        self.moved_at = time.monotonic()
+        if self.phase is Phase.ASSIGNED:
+            self.replay = None
+            self.opening = None
+            self.fencing = None
+            self.bound = None
+            self.surveyed = -1
+            self.end_seen = -1
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """The newest committed checkpoint, None for a lane without any history."""
+        return None if self.store is None else self.store.checkpoint
+
+    @property
+    def opened(self) -> LaneStore:
+        """The store of a lane that is past ASSIGNED."""
+        assert self.store is not None, f"lane {self.number} has no open store in {self.phase}"
+        return self.store
+
+
+def check_install(lane: Lane, bound: Bound, layout: Layout, topics: tuple[str, str]) -> None:
+    """Compare the broker's word with the checkpoint; raises Mismatch with the mend in one line.
+
+    `topics` are the inputs' names, `layout` what the configuration and the cluster say today.
+    Stored offsets behind the checkpoint, or none, are normal: the changelog is the authority.
+    """
+    checkpoint = lane.checkpoint
+    for side in Side:
+        stored = bound.stored[side]
+        position = _position(checkpoint, side)
+        if stored is not None and (position is None or stored > position):
+            known = "no changelog" if position is None else f"changelog position {position}"
+            raise Mismatch(
+                f"lane {lane.number}: the group committed offset {stored} of {topics[side]} but "
+                f"there is {known}: the changelog was deleted or cut; restore it, or start over "
+                f"with `spanjoin reset`"
+            )
+        if position is not None and position < bound.inputs[side].start:
+            raise Mismatch(
+                f"topic {topics[side]} partition {lane.number} begins at offset "
+                f"{bound.inputs[side].start}, past the position {position}: records were deleted "
+                f"before they were read; raise its retention, then `spanjoin reset`"
+            )
+        if position is not None and position > bound.inputs[side].end:
+            raise Mismatch(
+                f"topic {topics[side]} partition {lane.number} ends at offset "
+                f"{bound.inputs[side].end}, before the position {position}: the topic was "
+                f"recreated or lost data; start over with `spanjoin reset`"
+            )
+    if checkpoint is not None:
+        check_layout(lane.number, checkpoint.layout, layout, topics)
+
+
+def check_layout(lane: int, then: Layout, now: Layout, topics: tuple[str, str]) -> None:
+    """Compare what the state was made with and what is configured; raises Mismatch."""
+    for topic, old, new in zip(
+        topics, (then.left_id, then.right_id), (now.left_id, now.right_id), strict=True
+    ):
+        if old != new:
+            raise Mismatch(
+                f"topic {topic} was deleted and created again since the state of lane {lane} was "
+                f"written; start over with `spanjoin reset`"
+            )
+    if then.unit != now.unit:
+        raise Mismatch(
+            f"unit is {now.unit!r} but the state of lane {lane} was written with {then.unit!r}; "
+            f"set it back, or start over with `spanjoin reset`"
+        )
+    for name, was, wanted in (
+        ("join.allowed_lateness", then.lateness, now.lateness),
+        ("join.max_interval", then.max_interval, now.max_interval),
+    ):
+        if wanted > was:
+            raise Mismatch(
+                f"{name} grew from {was} to {wanted} but rows that would be needed are dropped "
+                f"already; set it back, or take the gap once with `spanjoin run --accept-bounds`",
+                bounds=True,
+            )
+
+
+def _position(checkpoint: Checkpoint | None, side: Side) -> int | None:
+    if checkpoint is None:
+        return None
+    return checkpoint.left_position if side is Side.LEFT else checkpoint.right_position

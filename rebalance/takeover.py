@@ -1,0 +1,212 @@
+"""Steps 2 to 4 of a takeover, for all lanes of a worker at once, in bounded steps between turns.
+
+A lane moves here from ASSIGNED to "ready to claim"; the claim itself is a transaction, and so the
+worker's. Everything that waits for the broker runs on helper threads; everything that changes a
+lane or a store runs on the caller's thread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
+
+from rebalance.fence import Authority, Survey, establish
+from rebalance.lanes import STALL_MS, Lane, Mismatch, check_install
+from rebalance.phases import Phase, Signal
+from rebalance.restore import Replay, directory_differences
+from state.checkpoint import Layout, decode_turn
+from state.store import LaneStore, Resources, StoreDamaged
+
+RECORDS_PER_STEP: Final = 500
+"""Changelog records taken per step: a record is a whole turn, so this bounds a step's time."""
+
+
+class Replayed(NamedTuple):
+    """What one read of the changelog brought, in log order per lane."""
+
+    records: list[tuple[int, int, bytes]]
+    """(lane, offset, value), committed ones only."""
+    ends: list[tuple[int, int]]
+    """(lane, offset): the end of the partition was reached at this offset."""
+    below_start: list[int]
+    """Lanes whose position is below the log's start: the store cannot be continued."""
+
+
+class ChangelogReader(Protocol):
+    """A read_committed, assign-only reader of the changelog."""
+
+    def assign(self, lane: int, offset: int) -> None:
+        """Start reading a lane at an offset."""
+
+    def unassign(self, lane: int) -> None:
+        """Stop reading a lane; nothing happens if it was not read."""
+
+    def read(self, limit: int) -> Replayed:
+        """Up to `limit` records that are there now; never waits long."""
+
+
+class Observer(Protocol):
+    """Told of every step, for logs and metrics."""
+
+    def __call__(self, lane: Lane, event: str, **details: object) -> None:
+        """`event` happened to the lane."""
+
+
+@dataclass(slots=True)
+class Takeovers:
+    """Drives lanes from assignment to the point where they may be claimed."""
+
+    lanes: dict[int, Lane]
+    reader: ChangelogReader
+    authority: Authority
+    threads: Executor
+    resources: Resources
+    layout: Layout
+    topics: tuple[str, str]
+    writer: Callable[[], str]
+    """The live producer's transactional id."""
+    observe: Observer
+    accept_bounds: bool = False
+    _reading: set[int] = field(default_factory=set)
+
+    def step(self) -> list[Lane]:
+        """One bounded step for every lane on its way; returns those that are ready to claim.
+
+        Raises Mismatch where a person must decide, StoreDamaged where a second replay would not
+        help, and whatever a helper thread met.
+        """
+        waiting = [lane for lane in self.lanes.values() if lane.phase is not Phase.RUNNING]
+        if not waiting:
+            return []
+        for lane in waiting:
+            if lane.phase is Phase.ASSIGNED:
+                self._open(lane)
+        self._replay()
+        for lane in waiting:
+            if lane.phase is Phase.RESTORING and lane.end_seen > lane.surveyed:
+                self._fence(lane)
+            elif lane.phase is Phase.FENCING:
+                self._await_bound(lane)
+        return [
+            lane for lane in waiting if lane.phase is Phase.INSTALLING and self._installed(lane)
+        ]
+
+    def forget(self, lane: Lane) -> None:
+        """Stop working on a lane that was revoked, lost, or starts over."""
+        if lane.number in self._reading:
+            self._reading.discard(lane.number)
+            self.reader.unassign(lane.number)
+
+    def restart(self, lane: Lane, signal: Signal) -> None:
+        """Begin again from the local checkpoint, without a new assignment."""
+        self.forget(lane)
+        lane.signal(signal)
+
+    def _open(self, lane: Lane) -> None:
+        """Learn where the log begins, open the store, and start to read from its position."""
+        if lane.opening is None:
+            lane.opening = self.threads.submit(self.authority.changelog, lane.number)
+        if not lane.opening.done() or (lane.closing is not None and not lane.closing.done()):
+            return
+        extent = lane.opening.result()
+        store = lane.store or LaneStore.open(lane.directory, self.resources)
+        lane.store = store
+        if self._foreign(store) or not extent.start <= store.position <= extent.end:
+            self._wipe(lane, f"position {store.position} with the log at {extent}")
+        lane.replay = Replay(store)
+        start = max(store.position, extent.start)
+        self.reader.assign(lane.number, start)
+        self._reading.add(lane.number)
+        lane.signal(Signal.OPENED)
+        self.observe(lane, "restore", start=start, end=extent.end)
+
+    def _foreign(self, store: LaneStore) -> bool:
+        checkpoint = store.checkpoint
+        return checkpoint is not None and checkpoint.layout.changelog_id != self.layout.changelog_id
+
+    def _wipe(self, lane: Lane, why: str) -> None:
+        """Drop a store that cannot be continued; the changelog has everything that counts."""
+        if lane.opened.checkpoint is not None:
+            self.observe(lane, "wipe", why=why)
+        lane.opened.wipe()
+
+    def _replay(self) -> None:
+        """Fold what the changelog has for us now into the stores."""
+        if not self._reading:
+            return
+        replayed = self.reader.read(RECORDS_PER_STEP)
+        now = time.monotonic()
+        for number, offset, value in replayed.records:
+            lane = self.lanes.get(number)
+            if lane is not None and lane.replay is not None:
+                lane.replay.feed(offset, decode_turn(value))
+                lane.moved_at = now
+        for number, offset in replayed.ends:
+            lane = self.lanes.get(number)
+            if lane is not None and lane.replay is not None:
+                lane.replay.flush()
+                lane.end_seen = offset
+                lane.moved_at = now
+        for number in replayed.below_start:
+            if number in self._reading:
+                self._damaged(self.lanes[number], "the changelog begins past its position")
+
+    def _damaged(self, lane: Lane, why: str) -> None:
+        """Wipe and replay once; a second time would not help."""
+        if lane.rebuilt:
+            raise StoreDamaged(f"lane {lane.number}: {why}, also after a full replay")
+        self.forget(lane)
+        self._wipe(lane, why)
+        lane.rebuilt = True
+        lane.signal(Signal.DAMAGED)
+
+    def _fence(self, lane: Lane) -> None:
+        """Replayed to the last stable offset: let a helper thread end what others left open."""
+        checkpoint = lane.checkpoint
+        suspect = None if checkpoint is None or checkpoint.released else checkpoint.writer
+        spared = frozenset(lane.fenced | {self.writer()})
+        survey = Survey(lane.number, lane.end_seen, suspect, spared)
+        lane.fencing = self.threads.submit(establish, self.authority, survey)
+        lane.surveyed = lane.end_seen
+        lane.signal(Signal.CAUGHT_UP)
+        self.observe(lane, "fence", suspect=suspect)
+
+    def _await_bound(self, lane: Lane) -> None:
+        if lane.fencing is None or not lane.fencing.done():
+            return
+        fenced = lane.fencing.result()
+        lane.fencing = None
+        if fenced is None:
+            lane.signal(Signal.STALLED)
+            return
+        lane.fenced |= fenced.names
+        lane.bound = fenced.bound
+        lane.signal(Signal.BOUNDED)
+        self.observe(lane, "install", fenced=len(fenced.names), end=fenced.bound.changelog.end)
+
+    def _installed(self, lane: Lane) -> bool:
+        """Whether everything below the bound was replayed and agrees with the cluster."""
+        bound, replay = lane.bound, lane.replay
+        assert bound is not None, f"lane {lane.number} is installing without a bound"
+        assert replay is not None, f"lane {lane.number} is installing without a replay"
+        if lane.end_seen < bound.changelog.end:
+            if time.monotonic() - lane.moved_at > STALL_MS / 1000:
+                # Somebody's transaction is open in the tail: survey it again, from where we are.
+                lane.surveyed = -1
+                lane.signal(Signal.STALLED)
+            return False
+        differences = directory_differences(lane.opened)
+        if differences:
+            self._damaged(lane, "; ".join(differences))
+            return False
+        try:
+            check_install(lane, bound, self.layout, self.topics)
+        except Mismatch as mismatch:
+            if not (self.accept_bounds and mismatch.bounds):
+                raise
+            self.observe(lane, "bounds_accepted", why=str(mismatch))
+        self.forget(lane)
+        return True

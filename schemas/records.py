@@ -1,0 +1,86 @@
+"""The words every layer shares: sides, kinds, events, rejects.
+
+Times are int64 in the job's unit. Offsets are always *next* offsets: the position of a side is the
+offset of the first record that has not been taken yet.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+from typing import Final, NamedTuple
+
+INT64_MIN: Final = -(2**63)
+INT64_MAX: Final = 2**63 - 1
+
+
+class Side(IntEnum):
+    """One of the two inputs; the value is an index into pairs ordered (left, right)."""
+
+    LEFT = 0
+    RIGHT = 1
+
+    @property
+    def other(self) -> Side:
+        """The opposite side."""
+        return Side(1 - self)
+
+
+class Kind(IntEnum):
+    """What an event does; the values are the positions in the Avro enum."""
+
+    INSERT = 0
+    RETRACT = 1
+    WATERMARK = 2
+
+
+class Reason(StrEnum):
+    """Why an input was rejected, in the order in which the checks are made."""
+
+    NULL_VALUE = "null_value"
+    UNDECODABLE = "undecodable"
+    NULL_KEY = "null_key"
+    OUT_OF_RANGE = "out_of_range"
+    INVALID_INTERVAL = "invalid_interval"
+    INTERVAL_TOO_LONG = "interval_too_long"
+    FUTURE_TS = "future_ts"
+    CONFLICTING_DUPLICATE = "conflicting_duplicate"
+    LATE = "late"
+    RETRACT_AFTER_HORIZON = "retract_after_horizon"
+    TOO_LARGE = "too_large"
+
+
+class Event(NamedTuple):
+    """One decoded input record.
+
+    `key` is None only where the message had no key. `value` is the whole Kafka value, framing
+    included. `source` is the vendor's message, opaque to every pure module: rejects are copied
+    from it at the edge.
+    """
+
+    offset: int
+    key: bytes | None
+    id: str
+    ts: int
+    start: int
+    end: int
+    kind: int
+    value: bytes
+    source: object
+
+
+class Rejected(NamedTuple):
+    """An input (or a match) that is not taken: a value, never an exception.
+
+    `match_id` is set for a match that is too large for its topic; then `source` is the record
+    that would have caused it, and the reject is written under the match id with an empty value.
+    `offset` is the source's own offset, so that a side's position can move past it.
+    """
+
+    offset: int
+    reason: Reason
+    detail: str
+    source: object
+    match_id: bytes | None = None
+
+
+Record = Event | Rejected
