@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
-from app.admin import Cluster, NewSpec, Topic
 from app.errors import UsageError
+from app.kafka.cluster import Cluster, NewSpec, Topic
 from schemas.records import Side
 
 if TYPE_CHECKING:

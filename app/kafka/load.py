@@ -1,0 +1,107 @@
+"""Writing many records into a topic, each exactly once and in order within its partition.
+
+Invariant: what `sent` says was acknowledged by the brokers; a record that was not is an error.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from app.errors import Crash, Unreachable
+from app.kafka.cluster import WAIT_SECONDS, quiet
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from app.config import Config
+
+_FIXED: Final[Mapping[str, str | int | bool]] = {
+    "enable.idempotence": True,
+    # Where Java's own producer puts a key: both inputs must agree for rows to meet.
+    "partitioner": "murmur2_random",
+}
+
+
+class RecordTooLarge(Exception):
+    """The record is larger than its topic takes; nothing was sent."""
+
+
+class Loader:
+    """An idempotent producer into one topic."""
+
+    def __init__(self, config: Config, topic: str, record_bytes_max: int) -> None:
+        self._topic = topic
+        self._address = config.bootstrap_servers
+        self._failure: KafkaError | None = None
+        self._acknowledged = 0
+        self._produced = 0
+        self._progressed = time.monotonic()
+        self._producer = Producer(
+            {
+                "linger.ms": 20,
+                "compression.type": "lz4",
+                "message.max.bytes": max(record_bytes_max, 1_000_000),
+                **quiet(config.producer_properties()),
+                **_FIXED,
+            }
+        )
+
+    @property
+    def sent(self) -> int:
+        """Records acknowledged so far."""
+        return self._acknowledged
+
+    def put(self, key: bytes | None, value: bytes) -> None:
+        """Send one record, waiting while too many are on their way.
+
+        Raises RecordTooLarge, Unreachable when nothing moves any more, Crash when refused.
+        """
+        while True:
+            try:
+                self._producer.produce(self._topic, value, key, on_delivery=self._delivered)
+            except BufferError:
+                self._wait()
+                continue
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                    raise RecordTooLarge from None
+                raise Crash(f"topic {self._topic}: {error.args[0].str()}") from None
+            break
+        if self._produced == self._acknowledged:
+            self._progressed = time.monotonic()
+        self._produced += 1
+        self._producer.poll(0)
+        self._check()
+
+    def flush(self) -> None:
+        """Wait until everything sent is acknowledged; raises like `put`."""
+        while self._acknowledged < self._produced:
+            self._wait()
+
+    def _wait(self) -> None:
+        self._producer.poll(0.1)
+        self._check()
+        if time.monotonic() - self._progressed > WAIT_SECONDS:
+            self._producer.purge()
+            raise Unreachable(
+                f"no broker answered at {self._address} within {WAIT_SECONDS:g} s; "
+                f"{self._acknowledged} records had been written to {self._topic}"
+            )
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            self._producer.purge()
+            raise Crash(
+                f"topic {self._topic} refused a record: {self._failure.str()}; "
+                f"{self._acknowledged} had been written"
+            )
+
+    def _delivered(self, error: KafkaError | None, _message: Any) -> None:  # noqa: ANN401
+        self._progressed = time.monotonic()
+        if error is None:
+            self._acknowledged += 1
+        elif self._failure is None:
+            self._failure = error

@@ -1,0 +1,126 @@
+"""Reading committed records of a topic from one offset to another, or for ever.
+
+Invariant: a scan ends only when the reader was told that it has reached the wanted end, never
+because nothing came for a while: what is missing would look like what is not there.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from app.errors import Crash
+from app.kafka.cluster import quiet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from app.config import Config
+
+BATCH: Final = 5_000
+STALLED_SECONDS: Final = 60.0
+"""Longer than a transaction may stay open under a worker's settings, with its clean-up."""
+_WAIT_SECONDS: Final = 0.1
+_FIXED: Final[Mapping[str, str | int | bool]] = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "earliest",
+    "isolation.level": "read_committed",
+    "enable.partition.eof": True,
+}
+
+
+class Read(NamedTuple):
+    """A committed record."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+class Scanner:
+    """A read_committed reader that never joins the group; close it when done."""
+
+    def __init__(self, config: Config) -> None:
+        self._address = config.bootstrap_servers
+        self._consumer = Consumer(
+            {
+                "fetch.queue.backoff.ms": 5,
+                **quiet(config.consumer_properties()),
+                # Only a name here: nothing is subscribed to and nothing is committed.
+                "group.id": config.name,
+                **_FIXED,
+            }
+        )
+
+    def scan(self, topic: str, partition: int, start: int, end: int) -> Iterator[list[Read]]:
+        """Committed records of [start, end), in batches; a batch may be empty.
+
+        Where a transaction is still open below `end`, waits until it is decided. Raises Crash
+        when there was no progress for `STALLED_SECONDS`.
+        """
+        if start >= end:
+            return
+        self._consumer.assign([TopicPartition(topic, partition, start)])
+        progressed = time.monotonic()
+        reached = start
+        while reached < end:
+            batch: list[Read] = []
+            before = reached
+            for message in self._consumer.consume(BATCH, _WAIT_SECONDS):
+                reached = max(reached, self._position(message, topic))
+                if message.error() is None and (message.offset() or 0) < end:
+                    batch.append(_read(message))
+            if reached > before:
+                progressed = time.monotonic()
+            elif time.monotonic() - progressed > STALLED_SECONDS:
+                raise Crash(
+                    f"partition {partition} of {topic} was not readable beyond offset {reached} "
+                    f"for {STALLED_SECONDS:g} s: a transaction is still open there, or the broker "
+                    f"at {self._address} is away; try again later"
+                )
+            yield batch
+        self._consumer.unassign()
+
+    def follow(self, topic: str, starts: Mapping[int, int]) -> Iterator[list[Read]]:
+        """Committed records from these offsets on, by partition, for ever; batches may be empty."""
+        self._consumer.assign([TopicPartition(topic, lane, at) for lane, at in starts.items()])
+        while True:
+            messages = self._consumer.consume(BATCH, _WAIT_SECONDS)
+            for message in messages:
+                self._position(message, topic)
+            yield [_read(message) for message in messages if message.error() is None]
+
+    def close(self) -> None:
+        """Let the client go."""
+        self._consumer.close()
+
+    def _position(self, message: Any, topic: str) -> int:  # noqa: ANN401 (the vendor's)
+        """How far a record, or the news of a partition's end, shows that all was read."""
+        error = message.error()
+        if error is None:
+            return int(message.offset()) + 1
+        if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 (its public name)
+            return int(message.offset())
+        if error.fatal() or not _passes(error):
+            raise Crash(f"topic {topic} cannot be read: {error.str()}")
+        return 0
+
+
+def _passes(error: KafkaError) -> bool:
+    """Whether the client gets over it by itself."""
+    return error.code() in {
+        KafkaError._TRANSPORT,  # noqa: SLF001 (its public name)
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+        KafkaError._RESOLVE,  # noqa: SLF001
+        KafkaError._TIMED_OUT,  # noqa: SLF001
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+    }
+
+
+def _read(message: Any) -> Read:  # noqa: ANN401 (the vendor's)
+    return Read(message.partition(), message.offset(), message.key(), message.value())
