@@ -18,7 +18,7 @@ JAVA_VERSION_MIN: Final = 17
 FETCH_TIMEOUT_S: Final = 600.0
 
 POM: Final = f"""\
-<project xmlns="http://maven.apache.org/POM/4.0.0">
+<project>
   <modelVersion>4.0.0</modelVersion>
   <groupId>spanjoin</groupId><artifactId>broker</artifactId><version>1</version>
   <packaging>pom</packaging>

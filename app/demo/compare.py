@@ -74,8 +74,8 @@ class Comparison(NamedTuple):
     expected: in the answer of SQL. live: of these, standing at the log's end. missing: of these,
     not standing. extra: standing, but not expected. repeated: written or taken back more than
     once. taken_back: expected and standing, but taken back in between. never_there: taken back
-    before it was ever written. baseless: of a pair that never overlapped. wrong: another overlap than expected. retracted: written and
-    taken back, as the flight was cancelled.
+    before it was ever written. baseless: of a pair that never overlapped. wrong: another overlap
+    than expected. retracted: written and taken back, as the flight was cancelled.
     """
 
     expected: int
@@ -101,7 +101,7 @@ class Comparison(NamedTuple):
 
 
 def expect(tables: duckdb.DuckDBPyConnection) -> int:
-    """Let SQL join the tables `flights` and `weather` into `expected`; returns how many have to be live."""
+    """Let SQL join the tables `flights` and `weather` into `expected`; returns how many stand."""
     tables.execute(EXPECTED_SQL)
     return int(tables.execute("select count(*) from expected where flown").fetchall()[0][0])
 

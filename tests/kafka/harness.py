@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import fastavro
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from confluent_kafka.cimpl import NewTopic
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
@@ -138,6 +138,12 @@ class Harness:
         settings = {"retention.ms": "-1", **(config or {})}
         future = self.admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic]
         future.result(30)
+
+    def topic_config(self, topic: str) -> dict[str, str]:
+        """The configuration that is in force for a topic."""
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        entries = self.admin.describe_configs([resource])[resource].result(30)
+        return {name: str(entry.value) for name, entry in entries.items()}
 
     @property
     def producer(self) -> Producer:
