@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from app.kafka.inputs import Inputs
 from app.metrics import LaneFigures, SideFigures
-from app.process import Running
-from rebalance.lanes import Lane
 from rebalance.phases import Phase
 from schemas.records import Side
-from state.checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    from app.kafka.inputs import Inputs
+    from app.process import Running
+    from rebalance.lanes import Lane
+    from state.checkpoint import Checkpoint
 
 
 def lane_figures(lane: Lane, running: Running | None, inputs: Inputs) -> LaneFigures:

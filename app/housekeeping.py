@@ -9,18 +9,21 @@ from __future__ import annotations
 import gc
 import shutil
 import time
-from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
 from app.errors import Retry, UsageError
 from app.figures import lane_figures, lane_status
-from app.kafka.authority import Seen
 from app.process import truncation_point
-from app.worker import Worker
 from schemas.records import Side
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from app.kafka.authority import Seen
+    from app.worker import Worker
 
 FIGURES_EVERY_S: Final = 0.5
 TRUNCATE_EVERY_S: Final = 10.0
@@ -75,7 +78,7 @@ class Housekeeping:
             running = worker.running.get(number)
             figures = lane_figures(lane, running, worker.inputs)
             worker.metrics.lane(number, figures)
-            changelog = (None, None)
+            changelog: tuple[int | None, int | None] = (None, None)
             if running is not None:
                 changelog = (self._truncated.get(number, 0), running.changelog_position)
             lanes.append(lane_status(number, figures, worker.identity.worker, changelog))

@@ -8,13 +8,16 @@ timeout. Counted from when the lane began to run, so that a takeover does not ma
 from __future__ import annotations
 
 import time
-from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from app.config import Config
-from app.kafka.authority import Authority, Ends
 from schemas.records import Side
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
+
+    from app.config import Config
+    from app.kafka.authority import Authority, Ends
 
 BOTH: Final = (True, True)
 

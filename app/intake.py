@@ -7,14 +7,17 @@ does not run here (any more, or yet) is dropped, because its position has not mo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from app.config import Config
-from app.idleness import Idleness
-from app.kafka.inputs import Inputs, Polled
-from app.process import Running
-from schemas.codec import AvroCodec
 from schemas.records import Side
+
+if TYPE_CHECKING:
+    from schemas.codec import AvroCodec
+
+    from app.config import Config
+    from app.idleness import Idleness
+    from app.kafka.inputs import Inputs, Polled
+    from app.process import Running
 
 HELD_TURNS_MAX: Final = 8
 """Records read ahead of their turn, over all lanes, in multiples of `turn.max_records`."""
@@ -58,8 +61,11 @@ class Intake:
                 self.idleness.ended(side, lane, offset)
 
     def flow(self, running: Running) -> None:
-        """Fetch a held side again once little waits: each stop and go throws away what the client
-        fetched ahead, so there is a wide gap between the two."""
+        """Fetch a held side again once little waits.
+
+        Each stop and go throws away what the client fetched ahead, so there is a wide gap between
+        the two.
+        """
         for side in Side:
             if running.held[side] and running.inbox.waiting(side) < self._held_max() // 4:
                 running.held[side] = False

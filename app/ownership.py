@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from rebalance.lanes import Bound
 from schemas.records import Side
 from state.checkpoint import Checkpoint, Layout, Watermarks
+
+if TYPE_CHECKING:
+    from rebalance.lanes import Bound
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,17 @@ Pure: no Kafka, no clock, no store writes. A plan changes nothing but the lane's
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from app.join import Effects, JoinSettings, LaneState, abandon, join, settle
 from app.merge import Inbox
 from schemas.records import Record, Side
-from state.checkpoint import Bucket, Checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from state.checkpoint import Bucket, Checkpoint
 
 
 @dataclass(slots=True)
@@ -157,7 +161,10 @@ def _totals(
 
 
 def truncation_point(running: Running) -> int:
-    """Below this offset the changelog is not needed: no live bucket has a row there, and the last
-    committed turn or claim stays. Only committed knowledge moves it."""
+    """The offset below which nothing of the changelog is needed.
+
+    No live bucket has a row there, and the last committed turn or claim stays. Only committed
+    knowledge moves it.
+    """
     firsts = [bucket.first_offset for bucket in running.state.buckets.values()]
     return min([*firsts, running.changelog_first])

@@ -15,29 +15,31 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
+from state.store import Resources, StateDirTaken, lock_state_dir
 
 from app import health
-from app.config import Config
 from app.errors import EXIT_DONE, EXIT_RESTART, SpanjoinError, Unreachable, UsageError
 from app.figures import unready
 from app.formats import make_codec
 from app.housekeeping import Housekeeping
 from app.kafka.authority import Authority
-from app.kafka.inputs import Inputs
 from app.kafka.transactions import Limits, Topics, Transactions, producer_properties
 from app.metrics import Metrics
 from app.ownership import Identity
 from app.topics import prepare_topics
 from app.worker import Worker
-from state.checkpoint import Layout
 from state.retention import span_of
-from state.store import Resources, StateDirTaken, lock_state_dir
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from app.config import Config
+    from state.checkpoint import Layout
 
 STUCK_AFTER_S: Final = 45.0
 """A round of the loop that takes longer is taken for a hang in the client."""
@@ -214,8 +216,10 @@ def _connect(
 
 @contextlib.contextmanager
 def _signals(process: Process) -> Iterator[None]:
-    """SIGTERM and SIGINT end the loop after its turn; if that takes too long, end the process: a
-    worker that dies without a release costs the next owner a second, never a match."""
+    """SIGTERM and SIGINT end the loop after its turn; if that takes too long, the process.
+
+    A worker that dies without a release costs the next owner a second, never a match.
+    """
 
     def stop(_number: int, _frame: object) -> None:
         if not process.stopping.is_set():
@@ -248,8 +252,11 @@ def _http(config: Config, process: Process) -> Iterator[Identity]:
 
 
 def _watch(process: Process) -> None:
-    """End the process when its loop hangs: client calls have been seen to outlive their own
-    time-outs after an outage, and nothing else can end them."""
+    """End the process when its loop hangs.
+
+    Client calls have been seen to outlive their own time-outs after an outage, and nothing else
+    can end them.
+    """
     while not process.stopping.wait(1.0):
         if time.monotonic() - process.beat > STUCK_AFTER_S:
             _log.error("the loop hangs, the process ends", stuck_s=STUCK_AFTER_S)

@@ -13,13 +13,16 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from app.config import Config
 from app.errors import EXIT_DONE, EXIT_RESTART, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from app.config import Config
 
 RESTART_PAUSE_S: Final = 1.0
 STOP_WITHIN_S: Final = 10.0

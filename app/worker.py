@@ -10,30 +10,34 @@ from __future__ import annotations
 import time
 from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
+from state.store import Resources, StoreDamaged, StoreFull
 
-from app.config import Config
 from app.errors import Abort, Crash, Renew, Retry, UsageError
 from app.idleness import Idleness
 from app.intake import Intake
 from app.join import JoinSettings, LaneState
-from app.kafka.authority import Authority
 from app.kafka.changelog import RestoreReader
 from app.kafka.inputs import Inputs
 from app.kafka.transactions import LaneWrite, Limits, Prepared, Transactions, Written
-from app.metrics import Metrics
 from app.ownership import Identity, claim, release
 from app.process import Moment, Plan, Running, abandon_turn, plan_turn, settle_turn
 from rebalance.lanes import Lane, Mismatch
 from rebalance.phases import Signal
 from rebalance.takeover import Takeovers
-from schemas.codec import AvroCodec
 from schemas.records import Side
-from state.checkpoint import Checkpoint, Layout, encode_turn
-from state.store import Resources, StoreDamaged, StoreFull
+from state.checkpoint import Checkpoint, Layout, Unreadable, encode_turn
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from schemas.codec import AvroCodec
+
+    from app.config import Config
+    from app.kafka.authority import Authority
+    from app.metrics import Metrics
 
 IDLE_WAIT_S: Final = 0.005
 """How long a poll waits for the first record when nothing else is to be done."""
@@ -43,6 +47,8 @@ LIMIT_MIN: Final = 100
 CLOSE_TIMEOUT_S: Final = 3.0
 CHANGELOG_SPARE_BYTES: Final = 64 * 1024
 """Room for checkpoint and directory beside the largest row in one changelog record."""
+RECORD_SPARE_BYTES: Final = 4 * 1024
+"""Room for what the client and the broker put around a record."""
 
 _log: Final = structlog.get_logger()
 
@@ -121,6 +127,11 @@ class Worker:
             self._start_over(str(renew))
         except Mismatch as mismatch:
             raise UsageError(str(mismatch)) from mismatch
+        except Unreadable as unreadable:
+            raise UsageError(
+                f"topic {self.config.changelog_topic} holds a record that cannot be read "
+                f"({unreadable}): run the version that wrote it, or `spanjoin reset`"
+            ) from unreadable
         except StoreFull as full:
             raise Crash(f"the disk of {self.config.state.dir} is full: {full}") from full
         except StoreDamaged as damaged:
@@ -183,8 +194,10 @@ class Worker:
     # --- transactions ---------------------------------------------------------------------------
 
     def release(self, lanes: list[int]) -> None:
-        """Hand lanes over in good order: a checkpoint that says so. Tried twice, because the
-        group may have moved on between reading the metadata and using it."""
+        """Hand lanes over in good order: a checkpoint that says so.
+
+        Tried twice, because the group may have moved on between reading the metadata and using it.
+        """
         if not lanes or not self.transactions.ready:
             return
         plans = [Plan(n, "release", release(self.running[n].checkpoint)) for n in lanes]
@@ -206,7 +219,10 @@ class Worker:
                 checkpoint=plan.checkpoint,
                 settings=self._join_settings(plan.checkpoint.layout),
                 state=LaneState(
-                    plan.checkpoint.watermarks, lane.opened.buckets(), lane.opened.window
+                    plan.checkpoint.watermarks,
+                    lane.opened.buckets(),
+                    lane.opened.window,
+                    plan.checkpoint.layout.span,
                 ),
                 changelog_first=written[lane.number].first,
                 changelog_position=written[lane.number].position,
@@ -289,13 +305,17 @@ class Worker:
             store.apply(plan.rows, plan.buckets, plan.checkpoint, written[plan.lane].position)
         return written
 
+    @property
+    def _record_bytes_max(self) -> int:
+        return self.limits.changelog - RECORD_SPARE_BYTES
+
     def _lane_write(self, plan: Plan, now_ms: int) -> LaneWrite:
         checkpoint, effects = plan.checkpoint, plan.effects
         to_ms = self.config.to_ms
         return LaneWrite(
             lane=plan.lane,
             kind=plan.kind,
-            changelog=encode_turn(checkpoint, plan.rows, plan.buckets, self.limits.changelog),
+            changelog=encode_turn(checkpoint, plan.rows, plan.buckets, self._record_bytes_max),
             positions=(checkpoint.left_position, checkpoint.right_position),
             # A broker refuses timestamps an hour ahead; the client takes 0 for "now".
             matches=[
@@ -358,8 +378,11 @@ class Worker:
             self.takeovers.restart(lane, Signal.RENEWED)
 
     def _end_producer(self, name: str, producer: object) -> None:
-        """Let the old producer go, then end what it may have open: its outputs may be the only
-        trace of it, and they hold up every reader of their partitions until decided."""
+        """Let the old producer go, then end what it may have open.
+
+        Its outputs may be the only trace of it, and they hold up every reader of their partitions
+        until they are decided.
+        """
         del producer
         if name:
             self.authority.fence(name)

@@ -6,16 +6,20 @@ Invariant: `checkpoint` is what a committed changelog record said, never what th
 from __future__ import annotations
 
 import time
-from concurrent.futures import Future
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rebalance.phases import Phase, Signal, after
-from rebalance.restore import Replay
 from schemas.records import Side
-from state.checkpoint import Checkpoint, Layout
-from state.store import LaneStore
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+    from pathlib import Path
+
+    from state.store import LaneStore
+
+    from rebalance.restore import Replay
+    from state.checkpoint import Checkpoint, Layout
 
 STALL_MS: Final = 2_000
 """An install that has not moved for this long looks at the changelog's tail again."""

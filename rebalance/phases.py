@@ -3,11 +3,11 @@
 Rule: everything that decides in which phase a lane is lives in this file. A pair that is not in
 the table is an error (a programmer's), never silently ignored.
 
-    ASSIGNED --opened--> RESTORING --caught_up--> FENCING --bounded--> INSTALLING --claimed--> RUNNING
-                             ^                      |                     |
-                             +------- stalled ------+---------------------+
-    any of these: --damaged--> ASSIGNED (store wiped)   --renewed--> ASSIGNED
-                  --revoked, lost--> RELEASED
+    ASSIGNED -opened-> RESTORING -caught_up-> FENCING -bounded-> INSTALLING -claimed-> RUNNING
+                           ^                     |                   |
+                           +------ stalled ------+-------------------+
+    any of these: -damaged-> ASSIGNED (store wiped)   -renewed-> ASSIGNED
+                  -revoked, lost-> RELEASED
 
     RESTORING   the changelog is replayed into the store, up to the last stable offset
     FENCING     open transactions of former owners are ended; then the stored offsets, then the high

@@ -8,17 +8,20 @@ lane or a store runs on the caller's thread.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from state.store import LaneStore, Resources, StoreDamaged
 
 from rebalance.fence import Authority, Survey, establish
 from rebalance.lanes import STALL_MS, Lane, Mismatch, check_install
 from rebalance.phases import Phase, Signal
 from rebalance.restore import Replay, directory_differences
 from state.checkpoint import Layout, decode_turn
-from state.store import LaneStore, Resources, StoreDamaged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor
 
 RECORDS_PER_STEP: Final = 500
 """Changelog records taken per step: a record is a whole turn, so this bounds a step's time."""

@@ -8,10 +8,7 @@ committed" only when the broker said so.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
-from threading import Event
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import structlog
 from confluent_kafka import (
@@ -25,23 +22,29 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
-from app.config import Config
 from app.errors import Fenced, Retry
 from app.kafka.changelog import read_tail
 from app.kafka.failures import error_of, of_request
 from app.kafka.transactions import Limits
-from rebalance.fence import Stamp
 from rebalance.lanes import Extent
 from schemas.records import Side
 from state.checkpoint import Layout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from concurrent.futures import Future
+    from threading import Event
+
+    from app.config import Config
+    from rebalance.fence import Stamp
 
 T = TypeVar("T")
 Ends = dict[tuple[Side, int], tuple[int, int]]
 """By (side, lane): last stable offset and high watermark."""
 Seen = dict[str, tuple[str, int] | None]
 """By topic: id and partition count."""
-_EARLIEST: Final[Any] = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # no types there
-_LATEST: Final[Any] = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # no types there
+_EARLIEST: Final[OffsetSpec] = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # no types there
+_LATEST: Final[OffsetSpec] = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # no types there
 REQUEST_TIMEOUT_S: Final = 10.0
 FENCE_TIMEOUT_S: Final = 20.0
 _PAUSE_S: Final = 0.05
@@ -146,8 +149,10 @@ class Authority:
         return Limits(*self._asked("topic limits", lambda: self._limits(topics)))
 
     def truncate(self, offsets: Mapping[int, int]) -> None:
-        """Delete the changelog below these offsets, by lane; asynchronous, failures are harmless
-        (only committed knowledge asks, so a stale owner asks for less)."""
+        """Delete the changelog below these offsets, by lane; does not wait.
+
+        A failure is harmless: only committed knowledge asks, so a stale owner asks for less.
+        """
         wanted = [
             TopicPartition(self._config.changelog_topic, lane, offset)
             for lane, offset in offsets.items()
@@ -175,7 +180,7 @@ class Authority:
             self._stopping.wait(_PAUSE_S)
         raise Fenced(f"stopped while waiting for the broker ({what})")
 
-    def _offset(self, topic: str, lane: int, spec: Any, isolation: IsolationLevel) -> int:
+    def _offset(self, topic: str, lane: int, spec: OffsetSpec, isolation: IsolationLevel) -> int:
         futures = self._admin.list_offsets(
             {TopicPartition(topic, lane): spec},
             isolation_level=isolation,

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from app.config import Config
 from app.errors import Retry
 from app.kafka.failures import of_consumer
 from app.kafka.transactions import HEADER_KIND, HEADER_WRITER
 from rebalance.fence import Stamp
 from rebalance.takeover import Replayed
+
+if TYPE_CHECKING:
+    from app.config import Config
 
 _TAIL_TIMEOUT_S: Final = 10.0
 _TAIL_BATCH: Final = 500

@@ -7,18 +7,21 @@ also reads the group metadata; no transaction is open then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from app.config import Config
 from app.errors import Abort, SpanjoinError, UsageError
 from app.kafka.failures import of_consumer
 from app.kafka.membership import read_membership
 from schemas.records import Side
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from app.config import Config
 
 Fetched = Any
 """The client's Message. Its stubs say that offset and partition may be None, which holds for
@@ -236,8 +239,10 @@ class Inputs:
         self._guard(lambda: consumer.incremental_unassign(partitions))
 
     def _guard(self, call: Callable[[], object]) -> None:
-        """Run part of a callback. An exception out of a callback destroys the fetched batch while
-        the positions have advanced, so it is kept and raised after the poll."""
+        """Run part of a callback; what it raises is kept and raised after the poll.
+
+        An exception out of a callback destroys the fetched batch while the positions have advanced.
+        """
         try:
             call()
         except (KafkaException, SpanjoinError, AssertionError, OSError, RuntimeError) as error:

@@ -15,17 +15,20 @@ name that is used twice lets two workers fence each other for ever.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from app.config import Config
 from app.errors import Abort, Renew
 from app.kafka.failures import in_transaction, of_request
-from schemas.records import Rejected, Side
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from app.config import Config
+    from schemas.records import Rejected
 
 TRANSACTION_TIMEOUT_MS: Final = 10_000
 CALL_TIMEOUT_S: Final = 8.0
@@ -216,8 +219,10 @@ class Transactions:
     def _matches(
         self, producer: Producer, matches: Iterable[tuple[bytes, bytes | None, int]]
     ) -> None:
-        """The hot loop: one produce a match, without a delivery report each; a record that fails
-        makes the commit fail."""
+        """The hot loop: one produce a match, without a delivery report each.
+
+        A record that fails makes the commit fail.
+        """
         produce, topic = producer.produce, self._topics.output
         for key, value, timestamp in matches:
             try:
