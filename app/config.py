@@ -259,7 +259,7 @@ def load_config(path: Path, environ: Mapping[str, str] = os.environ) -> Config:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
     try:
         config = Config.model_validate(
-            environment.overlay(document, environ), context={"folder": path.parent}
+            environment.overlay(document, environ), context={"folder": path.absolute().parent}
         )
     except ValidationError as error:
         raise UsageError(f"{path}: {problems.describe(error, Config)}") from None

@@ -1,0 +1,290 @@
+"""The command line. Each command is a few lines here and a module of its own behind it.
+
+Invariant: whatever goes wrong is told in one line on standard error that names the thing and the
+mend, with the exit code of its kind (see `app.errors`); a traceback is shown only when asked for
+by SPANJOIN_TRACEBACK=1.
+"""
+
+# Commands import what they need when they run: `spanjoin --help` must not wait for pyarrow.
+# ruff: noqa: PLC0415
+# A flag of a command is a parameter with a default: that is how typer is told of it.
+# ruff: noqa: FBT002
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from enum import StrEnum
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from app.config import Config, load_config
+from app.errors import EXIT_CRASH, EXIT_DONE, EXIT_USAGE, SpanjoinError, UsageError
+from schemas.records import Side
+
+_INTERRUPTED: Final = 130
+"""What typer makes of Ctrl-C."""
+# Errors of the command line itself; typer exports only some of its subclasses.
+_WrongUse: Final[type[Exception]] = typer.BadParameter.__bases__[0]
+
+app = typer.Typer(
+    name="spanjoin",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+ConfigOption = Annotated[
+    Path,
+    typer.Option(
+        "-c", "--config", help="The job's configuration (TOML).", envvar="SPANJOIN_CONFIG"
+    ),
+]
+
+
+class SideName(StrEnum):
+    """A side as it is written on the command line."""
+
+    LEFT = "left"
+    RIGHT = "right"
+
+
+class Format(StrEnum):
+    """How results are written."""
+
+    TABLE = "table"
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+class DataFormat(StrEnum):
+    """How data to be loaded is read."""
+
+    CSV = "csv"
+    JSONL = "jsonl"
+    PARQUET = "parquet"
+
+
+class SchemaOf(StrEnum):
+    """Whose schema is printed."""
+
+    MATCH = "match"
+    LEFT = "left"
+    RIGHT = "right"
+
+
+def _show_version(wanted: bool) -> None:  # noqa: FBT001 (typer's callback)
+    if wanted:
+        typer.echo(f"spanjoin {version('spanjoin')}")
+        raise typer.Exit
+
+
+@app.callback()
+def spanjoin(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="The version.")
+    ] = False,
+) -> None:
+    """Join two Kafka topics on key and interval overlap."""
+
+
+@app.command()
+def run(
+    config: ConfigOption,
+    workers: Annotated[
+        int | None, typer.Option(help="Start this many workers, each a process of its own.", min=1)
+    ] = None,
+    accept_bounds: Annotated[
+        bool,
+        typer.Option(
+            "--accept-bounds",
+            help="Take a larger lateness or interval over existing state: rows that were already "
+            "dropped cannot come back, so matches with them will be missing.",
+        ),
+    ] = False,
+) -> int:
+    """Run one worker, or several, until SIGTERM or SIGINT."""
+    job = _checked(config)
+    if workers is None:
+        from app.run import run_worker
+
+        return run_worker(job, accept_bounds=accept_bounds)
+    from app.supervise import run_workers
+
+    return run_workers(job, workers, ["--accept-bounds"] if accept_bounds else [])
+
+
+@app.command()
+def topics(
+    config: ConfigOption,
+    partitions: Annotated[
+        int | None,
+        typer.Option(help="Partitions of inputs that do not exist yet.", min=1, max=100_000),
+    ] = None,
+) -> int:
+    """Create the topics that are missing, and say what differs from what it should be."""
+    from app.kafka.cluster import Cluster
+    from app.topics import create_topics, describe
+
+    job = _checked(config)
+    done = create_topics(Cluster(job), job, partitions, create_inputs=True)
+    if done.problems:
+        raise UsageError("; ".join(done.problems))
+    for line in describe(job, done):
+        typer.echo(line)
+    return EXIT_DONE
+
+
+@app.command()
+def validate(config: ConfigOption) -> int:
+    """Check the configuration alone, without the cluster."""
+    from app.formats import make_codec
+
+    job = _checked(config)
+    make_codec(job)
+    unit = "" if job.unit == "none" else f" {job.unit}"
+    typer.echo(
+        f"{config}: valid: {job.left.topic} x {job.right.topic} -> {job.output.topic}, "
+        f"allowed lateness {job.lateness}{unit}, max interval {job.max_interval}{unit}"
+    )
+    return EXIT_DONE
+
+
+@app.command()
+def schema(
+    config: ConfigOption,
+    of: Annotated[SchemaOf, typer.Option(help="Whose schema.")] = SchemaOf.MATCH,
+) -> int:
+    """Print the Avro schema of the matches, or of a side."""
+    from app.formats import make_codec, side_schema
+
+    job = _checked(config)
+    if of is SchemaOf.MATCH:
+        printed: object = make_codec(job).match_schema()
+    else:
+        printed = side_schema(job, Side[of.name])
+    typer.echo(json.dumps(printed, indent=2, ensure_ascii=False))
+    return EXIT_DONE
+
+
+@app.command()
+def load(
+    config: ConfigOption,
+    data: Annotated[Path, typer.Argument(help="The file; - is standard input.")],
+    side: Annotated[SideName, typer.Option(help="Into which side.")],
+    key: Annotated[str, typer.Option(help="The column of the join key.")] = "key",
+    format_: Annotated[
+        DataFormat | None, typer.Option("--format", help="If the file's name does not say it.")
+    ] = None,
+) -> int:
+    """Write CSV, JSON lines or Parquet into a side, one record for each row."""
+    from app.loading import load_file
+
+    job = _checked(config)
+    typer.echo(load_file(job, Side[side.name], data, key, format_))
+    return EXIT_DONE
+
+
+@app.command()
+def read(
+    config: ConfigOption,
+    format_: Annotated[Format, typer.Option("--format", help="How to write them.")] = Format.TABLE,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on with each match and retraction as it happens.")
+    ] = False,
+    limit: Annotated[
+        int | None, typer.Option(help="Show at most so many; a table shows 20 unless told.", min=0)
+    ] = None,
+    output: Annotated[Path | None, typer.Option(help="Write to this file.")] = None,
+) -> int:
+    """Show the results: committed only, one row for each match that is live."""
+    from app.reading import Request, read_matches
+
+    job = _checked(config)
+    read_matches(job, Request(str(format_), follow, limit, output))
+    return EXIT_DONE
+
+
+@app.command()
+def status(
+    config: ConfigOption,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> int:
+    """Show each lane: owner, epoch, phase, watermarks, positions, lag, rows, bytes."""
+    from app.status import job_status, show
+
+    job = _checked(config)
+    found = job_status(job)
+    if as_json:
+        typer.echo(json.dumps(found))
+    else:
+        show(job, found)
+    return EXIT_DONE
+
+
+@app.command()
+def demo() -> int:
+    """Join a year of New York's flights with the weather, and compare with a database."""
+    from app.demo import run_demo
+
+    return run_demo()
+
+
+def _checked(path: Path) -> Config:
+    """The configuration, also judged by the Kafka client."""
+    from app import log
+    from app.kafka.cluster import check_properties
+
+    config = load_config(path)
+    log.configure(config.log)
+    check_properties(config)
+    return config
+
+
+def run_command(arguments: list[str]) -> int:
+    """Run one command line; returns its exit code."""
+    try:
+        code = app(arguments, prog_name="spanjoin", standalone_mode=False)
+    except SpanjoinError as error:
+        return _complain(error.line, error.exit_code)
+    except _WrongUse as error:
+        text = _message(error)  # none where the help was shown instead
+        return _complain(f"{text}; see: spanjoin --help", EXIT_USAGE) if text else EXIT_USAGE
+    except BrokenPipeError:
+        # Whoever read us has had enough. Python would complain once more on its own flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_CRASH
+    except Exception as error:
+        if os.environ.get("SPANJOIN_TRACEBACK"):
+            raise
+        return _complain(_unexpected(error), EXIT_CRASH)
+    if code == _INTERRUPTED:
+        return _complain("interrupted", EXIT_CRASH)
+    return code or EXIT_DONE
+
+
+def _complain(line: str, code: int) -> int:
+    print(f"spanjoin: {line}", file=sys.stderr)  # noqa: T201 (the one place that prints errors)
+    return code
+
+
+def _message(error: Exception) -> str:
+    text = error.format_message() if hasattr(error, "format_message") else str(error)
+    return " ".join(text.split()).rstrip(".")
+
+
+def _unexpected(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    if isinstance(error, OSError):
+        return text
+    return f"{type(error).__name__}: {text}; this is a bug: SPANJOIN_TRACEBACK=1 shows where"
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run_command(sys.argv[1:]))
