@@ -6,7 +6,7 @@ lane disappear when the lane leaves, or a dashboard would show two owners.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from prometheus_client import (
     REGISTRY,
@@ -22,23 +22,11 @@ from schemas.records import Side
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from app.effects import Counts
+
 PHASES: Final = ("assigned", "restoring", "fencing", "installing", "running", "released")
 _TURN_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 45)
 _SIDES: Final = tuple(side.name.lower() for side in Side)
-
-
-class Counts(Protocol):
-    """What one turn of one lane did; all are numbers of events of that turn."""
-
-    inserted: int
-    retracted: int
-    matched: int
-    unmatched: int
-    duplicates: int
-    duplicate_changed: int
-    remembered: int
-    remembered_expired: int
-    rejected: Mapping[str, int]
 
 
 class SideFigures(NamedTuple):

@@ -14,7 +14,7 @@ from app.merge import Inbox
 from schemas.records import Record, Side
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from state.checkpoint import Bucket, Checkpoint
 
@@ -168,3 +168,14 @@ def truncation_point(running: Running) -> int:
     """
     firsts = [bucket.first_offset for bucket in running.state.buckets.values()]
     return min([*firsts, running.changelog_first])
+
+
+def bound_windows(lanes: Collection[Running], bytes_max: int) -> None:
+    """Evict windows over all lanes, the largest lane first, until they fit."""
+    excess = sum(running.state.windows.size for running in lanes) - bytes_max
+    while excess > 0:
+        largest = max(lanes, key=lambda running: running.state.windows.size)
+        freed = largest.state.windows.evict(min(excess, largest.state.windows.size))
+        if freed <= 0:
+            break
+        excess -= freed

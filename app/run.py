@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
-from state.store import Resources, StateDirTaken, lock_state_dir
 
 from app import health
+from app.endings import ENDINGS, ending
 from app.errors import EXIT_DONE, EXIT_RESTART, SpanjoinError, Unreachable, UsageError
 from app.figures import unready
 from app.formats import make_codec
@@ -34,6 +34,7 @@ from app.ownership import Identity
 from app.topics import prepare_topics
 from app.worker import Worker
 from state.retention import span_of
+from state.store import Resources, StateDirTaken, lock_state_dir
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -142,7 +143,10 @@ def _work(
     worker.inputs.subscribe()
     try:
         while not process.stopping.is_set():
-            worker.step()
+            try:
+                worker.step()
+            except ENDINGS as error:
+                raise ending(error, config) from error
             process.housekeeping.step()
             if process.waiting_for is not None and worker.joined:
                 process.waiting_for = None

@@ -81,11 +81,12 @@ class Supervisor:
             "SPANJOIN_STATE__DIR": str(worker_directory(config.state.dir, worker)),
             "SPANJOIN_HTTP__PORT": str(port),
         }
-        self._children[worker] = subprocess.Popen(
+        self._children[worker] = subprocess.Popen(  # noqa: S603 (our own command)
             [sys.executable, "-P", "-m", "app", "run", "-c", str(config.path), *self.arguments],
             env=environment,
             start_new_session=True,
-            preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+            # This process has one thread: nothing can hold a lock across the fork.
+            preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509
         )
 
     def _stop(self, _number: int, _frame: object) -> None:

@@ -13,22 +13,31 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import structlog
-from state.store import Resources, StoreDamaged, StoreFull
 
-from app.errors import Abort, Crash, Renew, Retry, UsageError
+from app.errors import Abort, Crash, Renew
 from app.idleness import Idleness
 from app.intake import Intake
 from app.join import JoinSettings, LaneState
 from app.kafka.changelog import RestoreReader
 from app.kafka.inputs import Inputs
-from app.kafka.transactions import LaneWrite, Limits, Prepared, Transactions, Written
+from app.kafka.producers import Producers
+from app.kafka.transactions import LaneWrite, Limits, Transactions, Written
 from app.ownership import Identity, claim, release
-from app.process import Moment, Plan, Running, abandon_turn, plan_turn, settle_turn
-from rebalance.lanes import Lane, Mismatch
+from app.process import (
+    Moment,
+    Plan,
+    Running,
+    abandon_turn,
+    bound_windows,
+    plan_turn,
+    settle_turn,
+)
+from rebalance.lanes import Lane
 from rebalance.phases import Signal
 from rebalance.takeover import Takeovers
 from schemas.records import Side
-from state.checkpoint import Checkpoint, Layout, Unreadable, encode_turn
+from state.checkpoint import Checkpoint, Layout, encode_turn
+from state.store import Resources, StoreFull
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,12 +83,12 @@ class Worker:
     """Lane -> when it stopped being ours (monotonic s): its store waits for the clean-up."""
     joined: bool = False
     """Whether the group has given us an assignment, even an empty one."""
+    producers: Producers = field(init=False)
     inputs: Inputs = field(init=False)
     idleness: Idleness = field(init=False)
     intake: Intake = field(init=False)
     takeovers: Takeovers = field(init=False)
     reader: RestoreReader = field(init=False)
-    _preparing: Future[Prepared] | None = None
     _closing: dict[int, Future[None]] = field(default_factory=dict)
     _renew: str | None = None
     """Why the producer must be thrown away, once the current poll is over."""
@@ -89,6 +98,7 @@ class Worker:
 
     def __post_init__(self) -> None:
         self._limit = self.config.turn.max_records
+        self.producers = Producers(self.transactions, self.authority, self.threads)
         self.inputs = Inputs(self.config, self.identity.worker, self)
         self.reader = RestoreReader(self.config, self.identity.worker)
         self.idleness = Idleness(self.config, self.authority, self.threads)
@@ -107,35 +117,31 @@ class Worker:
         )
 
     def step(self) -> None:
-        """One round. Raises SpanjoinError where the process must end, with its exit code."""
+        """One round. Raises what the process cannot go on after.
+
+        What was polled goes into the inboxes before anything else can fail: the client does not
+        give it a second time.
+        """
         wait_s = 0.0 if self._busy else IDLE_WAIT_S
         polled = self.inputs.poll(self.config.turn.max_records, wait_s)
+        self.intake.accept(polled)
         try:
-            if self._renew is not None:
-                raise Renew(self._renew)
-            if not self._producer_ready():
-                self._busy = False
-                return
-            self._claim(self.takeovers.step())
-            self.idleness.step()
-            self.intake.accept(polled)
-            self._busy = self._turn() or bool(polled.records)
+            self._busy = self._round() or bool(polled.records)
         except Abort as abort:
-            _log.warning("transaction aborted, the turn is run again", why=str(abort))
+            _log.warning("transaction aborted, it is run again", why=str(abort))
             self._busy = False
         except Renew as renew:
             self._start_over(str(renew))
-        except Mismatch as mismatch:
-            raise UsageError(str(mismatch)) from mismatch
-        except Unreadable as unreadable:
-            raise UsageError(
-                f"topic {self.config.changelog_topic} holds a record that cannot be read "
-                f"({unreadable}): run the version that wrote it, or `spanjoin reset`"
-            ) from unreadable
-        except StoreFull as full:
-            raise Crash(f"the disk of {self.config.state.dir} is full: {full}") from full
-        except StoreDamaged as damaged:
-            raise Crash(f"state in {self.config.state.dir} is damaged: {damaged}") from damaged
+
+    def _round(self) -> bool:
+        """Take over, claim, join; returns whether a turn was committed."""
+        if self._renew is not None:
+            raise Renew(self._renew)
+        if not self.producers.ready():
+            return False
+        self._claim(self.takeovers.step())
+        self.idleness.step()
+        return self._turn()
 
     def leave(self) -> None:
         """Release every lane and close the stores; raises nothing that a stop could not bear."""
@@ -274,7 +280,7 @@ class Worker:
             self.intake.flow(running)
             if plan.effects is not None:
                 self.metrics.counted(plan.lane, plan.effects.counts)
-        self._bound_windows()
+        bound_windows(self.running.values(), self.config.state.cache_memory_bytes)
         ended = time.monotonic()
         self.metrics.turn(ended - started, ended - joined)
         self._adapt(ended - started)
@@ -333,32 +339,7 @@ class Worker:
         elif self._limit < self.config.turn.max_records:
             self._limit = min(self._limit * 2, self.config.turn.max_records)
 
-    def _bound_windows(self) -> None:
-        """Evict windows over all lanes, the largest lane first, until they fit."""
-        limit = self.config.state.cache_memory_bytes
-        excess = sum(running.state.windows.size for running in self.running.values()) - limit
-        while excess > 0:
-            largest = max(self.running.values(), key=lambda running: running.state.windows.size)
-            freed = largest.state.windows.evict(min(excess, largest.state.windows.size))
-            if freed <= 0:
-                break
-            excess -= freed
-
     # --- producers and lanes that start over ----------------------------------------------------
-
-    def _producer_ready(self) -> bool:
-        """Whether there is a live producer; a new one is made on a helper thread."""
-        if self.transactions.ready:
-            return True
-        if self._preparing is None:
-            self._preparing = self.threads.submit(self.transactions.prepare)
-        if self._preparing.done():
-            preparing, self._preparing = self._preparing, None
-            try:
-                self.transactions.install(*preparing.result())
-            except Retry as retry:
-                _log.warning("waiting for the broker", what="a producer", reason=str(retry))
-        return self.transactions.ready
 
     def _start_over(self, why: str) -> None:
         """Nobody acknowledged the last transaction: only the changelog knows whether it counts.
@@ -369,23 +350,12 @@ class Worker:
         _log.warning("producer thrown away, every lane is restored", why=why)
         self._renew = None
         self._busy = False
-        name, producer = self.transactions.retire()
-        self.threads.submit(self._end_producer, name, producer)
+        self.producers.retire()
         for number in list(self.running):
             self._stop_running(number)
             self.inputs.hold(Side.LEFT, number)
         for lane in self.lanes.values():
             self.takeovers.restart(lane, Signal.RENEWED)
-
-    def _end_producer(self, name: str, producer: object) -> None:
-        """Let the old producer go, then end what it may have open.
-
-        Its outputs may be the only trace of it, and they hold up every reader of their partitions
-        until they are decided.
-        """
-        del producer
-        if name:
-            self.authority.fence(name)
 
     def _stop_running(self, number: int) -> None:
         if self.running.pop(number, None) is not None:

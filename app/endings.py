@@ -1,0 +1,35 @@
+"""What the lower layers stop for, as the command's one line and exit code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from app.errors import Crash, SpanjoinError, UsageError
+from rebalance.lanes import Mismatch
+from state.checkpoint import Unreadable
+from state.store import StoreDamaged, StoreFull, StoreLocked
+
+if TYPE_CHECKING:
+    from app.config import Config
+
+ENDINGS: Final = (Mismatch, Unreadable, StoreDamaged, StoreFull, StoreLocked)
+"""Exceptions of the lower layers that end a worker."""
+
+
+def ending(error: Exception, config: Config) -> SpanjoinError:
+    """The line for people, with the mend and the exit code."""
+    where = config.state.dir
+    match error:
+        case Mismatch():
+            return UsageError(str(error))
+        case Unreadable():
+            return UsageError(
+                f"topic {config.changelog_topic} holds a record that cannot be read ({error}): run "
+                f"the version that wrote it, or start over with `spanjoin reset`"
+            )
+        case StoreLocked():
+            return UsageError(f"state.dir {where} is used by another process: {error}")
+        case StoreFull():
+            return Crash(f"the disk of state.dir {where} is full: {error}")
+        case _:
+            return Crash(f"the state in {where} is damaged ({error}): delete it and start again")
