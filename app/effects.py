@@ -1,0 +1,265 @@
+"""What a turn does: its decisions as rows, matches, rejects and figures to commit.
+
+The inner loop only decides; here whole batches of decisions become bytes. So the order of work
+within a turn is free, and each of these loops does one thing.
+
+Invariant: figures are changed by differences that do not depend on order. A row inserted and then
+retracted in one turn is written once, counted once, and leaves the digest of its last flags.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+from schemas.match_id import match_id
+from schemas.records import Event, Reason, Rejected
+from state.checkpoint import Bucket, Watermarks
+from state.keys import (
+    DIGEST_MODULUS,
+    LIVE,
+    PREFIX_SIZE,
+    REMEMBERED,
+    VALUE_HEAD_SIZE,
+    Row,
+    bucket_prefix,
+    encode_rows,
+    row_key,
+    row_value,
+    rows_digest,
+)
+from state.window import ROW_COST, Windows, cost_of
+
+MatchValue = Callable[[int, int, bytes, bytes], bytes]
+"""(start, end, left value, right value) -> the match's value."""
+
+_first: Final = itemgetter(0)
+
+Match = tuple[bytes, bytes | None, int]
+"""(match id, value or None for a tombstone, ts: the larger of both rows')."""
+
+MATCH_OVERHEAD: Final = 512
+"""Bytes allowed for what the producer and the broker put around a match's key and value."""
+
+
+class Counts(NamedTuple):
+    """What a turn's records came to. `rejected` counts by reason, decode errors included.
+
+    `duplicates` counts every event ignored for its known id: inserts, the `duplicate_changed`
+    among them (same interval, other bytes), and retractions already seen. `remembered_expired`
+    counts remembered retractions dropped before their insert came. `matched` and `unmatched` are
+    matches and tombstones to emit.
+    """
+
+    inserted: int = 0
+    retracted: int = 0
+    matched: int = 0
+    unmatched: int = 0
+    duplicates: int = 0
+    duplicate_changed: int = 0
+    remembered: int = 0
+    remembered_expired: int = 0
+    watermarks: int = 0
+    rejected: Mapping[Reason, int] = {}
+
+
+@dataclass(slots=True)
+class Effects:
+    """All that one turn of one lane wants committed; nothing of it has happened yet.
+
+    `rows`: row key -> row value, the last write of the turn. `buckets`: directory entries that
+    changed, absolute; rows == 0 says dropped, and `dropped` lists those, oldest first. `touched`:
+    keys whose windows the turn changed. `changed`: whether there is anything to commit, be it
+    only a position.
+    """
+
+    changed: bool
+    rows: dict[bytes, bytes]
+    matches: list[Match]
+    rejects: list[Rejected]
+    watermarks: Watermarks
+    buckets: dict[int, Bucket]
+    dropped: list[int]
+    touched: set[bytes]
+    counts: Counts
+
+
+@dataclass(slots=True)
+class Decisions:
+    """What the inner loop decided, in order where order matters.
+
+    `pairs`: (left row, right row, the event that completes the match, or None to retract it).
+    `inserted` and `remembered`: (key, new row), by side. `replaced`: (key, side, row before, row
+    after). Keys are those of the windows.
+    """
+
+    pairs: list[tuple[Row, Row, Event | None]] = field(default_factory=list)
+    inserted: tuple[list[tuple[bytes, Row]], list[tuple[bytes, Row]]] = field(
+        default_factory=lambda: ([], [])
+    )
+    remembered: tuple[list[tuple[bytes, Row]], list[tuple[bytes, Row]]] = field(
+        default_factory=lambda: ([], [])
+    )
+    replaced: list[tuple[bytes, int, Row, Row]] = field(default_factory=list)
+    rejects: list[Rejected] = field(default_factory=list)
+    duplicates: int = 0
+    duplicate_changed: int = 0
+    watermarks: int = 0
+
+    def touched(self) -> set[bytes]:
+        """The keys whose windows the turn changed."""
+        touched = {key for key, _, _, _ in self.replaced}
+        for added in (*self.inserted, *self.remembered):
+            touched.update(map(_first, added))
+        return touched
+
+
+class Figures:
+    """How one bucket's directory entry changes in this turn."""
+
+    __slots__ = ("digest", "longest", "remembered", "rows", "size")
+
+    def __init__(self) -> None:
+        self.rows = self.size = self.digest = self.longest = self.remembered = 0
+
+    def on_top_of(self, entry: Bucket) -> Bucket:
+        """The bucket's new, absolute entry."""
+        return Bucket(
+            entry.rows + self.rows,
+            entry.size + self.size,
+            (entry.digest + self.digest) % DIGEST_MODULUS,
+            max(entry.longest, self.longest),
+            entry.remembered + self.remembered,
+            entry.first_offset,
+        )
+
+
+def stored_rows(
+    decisions: Decisions, windows: Windows
+) -> tuple[dict[bytes, bytes], dict[int, Figures]]:
+    """The turn's rows for the store, and how each bucket's figures change by them.
+
+    Tells `windows` which of them now hold rows in which bucket, and by how much they have grown.
+    """
+    rows: dict[bytes, bytes] = {}
+    figures: defaultdict[int, Figures] = defaultdict(Figures)
+    for flags, sides in ((LIVE, decisions.inserted), (REMEMBERED, decisions.remembered)):
+        for side, added in enumerate(sides):
+            for bucket, group in _by_bucket(added, windows.span).items():
+                names, values = encode_rows(bucket, side, group)
+                rows.update(zip(names, values, strict=True))
+                value_size = sum(map(len, values))
+                figure = figures[bucket]
+                figure.rows += len(group)
+                figure.size += sum(map(len, names)) + value_size
+                figure.digest += rows_digest(names, flags)
+                figure.longest = max(figure.longest, *[row[0] - row[1] for _, row in group])
+                figure.remembered += len(group) if flags == REMEMBERED else 0
+                cost = (ROW_COST - VALUE_HEAD_SIZE) * len(group) + value_size
+                windows.enter(bucket, map(_first, group), cost)
+    for replacement in decisions.replaced:
+        _replace(replacement, rows, figures, windows)
+    return rows, dict(figures)
+
+
+def _by_bucket(
+    added: list[tuple[bytes, Row]], span: int
+) -> defaultdict[int, list[tuple[bytes, Row]]]:
+    groups: defaultdict[int, list[tuple[bytes, Row]]] = defaultdict(list)
+    for item in added:
+        groups[item[1][0] // span].append(item)
+    return groups
+
+
+def _replace(
+    replacement: tuple[bytes, int, Row, Row],
+    rows: dict[bytes, bytes],
+    figures: defaultdict[int, Figures],
+    windows: Windows,
+) -> None:
+    key, side, before, after = replacement
+    end, start, row_id, ts, flags, value = after
+    bucket = end // windows.span
+    name = row_key(bucket, side, key, end, start, row_id)
+    rows[name] = row_value(flags, ts, value)
+    figure = figures[bucket]
+    figure.size += len(value) - len(before[5])
+    figure.digest += rows_digest([name], flags) - rows_digest([name], before[4])
+    if before[4] == REMEMBERED:
+        figure.remembered -= 1
+    windows.size += cost_of(after) - cost_of(before)
+
+
+def emitted(
+    pairs: list[tuple[Row, Row, Event | None]], match_value: MatchValue, bytes_max: int
+) -> tuple[list[Match], list[Rejected]]:
+    """The matches and tombstones of these pairs in their order, and the matches too large.
+
+    A tombstone of a match that was too large is emitted like any other: it is harmless, and
+    nothing stored says that the match was not written.
+    """
+    matches: list[Match] = []
+    rejects: list[Rejected] = []
+    room = bytes_max - MATCH_OVERHEAD
+    for left, right, event in pairs:
+        left_end, left_start, left_id, left_ts, _, left_value = left
+        right_end, right_start, right_id, right_ts, _, right_value = right
+        name = match_id(left_id, right_id)
+        ts = left_ts if left_ts > right_ts else right_ts  # noqa: FURB136 - a call costs more
+        if event is None:
+            matches.append((name, None, ts))
+            continue
+        start = left_start if left_start > right_start else right_start  # noqa: FURB136
+        end = left_end if left_end < right_end else right_end  # noqa: FURB136
+        value = match_value(start, end, left_value, right_value)
+        if len(name) + len(value) > room:
+            rejects.append(_too_large(event, name, left_id, right_id, len(name) + len(value)))
+        else:
+            matches.append((name, value, ts))
+    return matches, rejects
+
+
+def _too_large(event: Event, name: bytes, left_id: str, right_id: str, size: int) -> Rejected:
+    detail = f"the match of left id {left_id} and right id {right_id} takes {size} bytes"
+    return Rejected(event.offset, Reason.TOO_LARGE, detail, event.source, name)
+
+
+def directory_changes(
+    directory: Mapping[int, Bucket], figures: Mapping[int, Figures], changelog_position: int
+) -> dict[int, Bucket]:
+    """The new entries of the buckets that these figures change.
+
+    A new bucket's rows are at `changelog_position` or after it: its lower bound.
+    """
+    fresh = Bucket(0, 0, 0, 0, 0, changelog_position)
+    return {
+        bucket: figure.on_top_of(directory.get(bucket, fresh)) for bucket, figure in figures.items()
+    }
+
+
+def without_dropped(rows: dict[bytes, bytes], dropped: list[int]) -> dict[bytes, bytes]:
+    """The rows but for those whose bucket is dropped by the very turn that writes them."""
+    prefixes = {bucket_prefix(bucket) for bucket in dropped}
+    return {name: row for name, row in rows.items() if name[:PREFIX_SIZE] not in prefixes}
+
+
+def counts_of(
+    decisions: Decisions, matches: list[Match], rejects: list[Rejected], expired: int
+) -> Counts:
+    """The turn's figures for people."""
+    unmatched = sum([value is None for _, value, _ in matches])
+    return Counts(
+        inserted=sum(map(len, decisions.inserted)),
+        retracted=sum([before[4] == LIVE for _, _, before, _ in decisions.replaced]),
+        matched=len(matches) - unmatched,
+        unmatched=unmatched,
+        duplicates=decisions.duplicates,
+        duplicate_changed=decisions.duplicate_changed,
+        remembered=sum(map(len, decisions.remembered)),
+        remembered_expired=expired,
+        watermarks=decisions.watermarks,
+        rejected=Counter([reject.reason for reject in rejects]),
+    )

@@ -1,0 +1,281 @@
+"""The join of one lane: records in, effects out. DESIGN's rules live here and nowhere else.
+
+    invalid?    -> reject                       (nothing else happens)
+    id known?   -> duplicate or conflict        known: a row of this id, wm <= its end + L + D
+    late?       -> reject                       ts < wm - L
+    INSERT      -> a row, and a match for each overlapping live row of the other side
+    RETRACT     -> known: a tombstone for each such row; unknown: remembered, or past the horizon
+    then        -> an INSERT or WATERMARK moves its side's watermark, whatever was decided
+
+Invariant: all but the last line sees the watermark as it was before the event. Nothing here reads
+a clock, and the store is read only through the windows, so a turn that is run again gives the same
+effects.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from app.effects import (
+    Counts,
+    Decisions,
+    Effects,
+    MatchValue,
+    counts_of,
+    directory_changes,
+    emitted,
+    stored_rows,
+    without_dropped,
+)
+from app.validity import Limits, fault_of, limits_of, rejected
+from schemas.records import Event, Kind, Reason, Record, Rejected, Side
+from state.checkpoint import Bucket, Watermarks
+from state.keys import LIVE, MET, REMEMBERED, RETRACTED, Row, row_size
+from state.retention import droppable, first_kept_end
+from state.window import Load, Window, Windows, overlapping, put, put_gone, reflag, retire
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Counts", "Effects", "JoinSettings", "LaneState", "abandon", "join", "settle"]
+
+_MINUS_INFINITY: Final = -(2**80)
+_INFINITY: Final = 2**80
+_INSERT: Final = int(Kind.INSERT)
+
+
+class JoinSettings(NamedTuple):
+    """What a job's joins keep to; times in the job's unit, sizes in bytes.
+
+    `lateness` L, `max_interval` D, `span` the width of a time bucket (fixed when the state was
+    made), `max_future` None for off. A match of more than `match_bytes_max`, a row of more than
+    `row_bytes_max` is rejected as too large.
+    """
+
+    lateness: int
+    max_interval: int
+    span: int
+    max_future: int | None
+    match_bytes_max: int
+    row_bytes_max: int
+    match_value: MatchValue
+
+
+class LaneState:
+    """What a lane holds in memory between turns: all of it committed.
+
+    `load` gives the stored rows of a key in the given buckets, see `state.window.Load`.
+    """
+
+    __slots__ = ("buckets", "watermarks", "windows")
+
+    def __init__(
+        self, watermarks: Watermarks, buckets: Mapping[int, Bucket], load: Load, span: int
+    ) -> None:
+        self.watermarks = watermarks
+        self.buckets = dict(buckets)
+        self.windows = Windows(load, self.buckets, span)
+
+
+def join(
+    lane: LaneState,
+    records: list[tuple[Side, Record]],
+    settings: JoinSettings,
+    now: int | None,
+    counting: tuple[bool, bool],
+    changelog_position: int,
+) -> Effects:
+    """Takes these records in this order, and returns what has to be committed.
+
+    Of `lane` only the windows change; call `settle` once the effects are committed, `abandon`
+    when they are not. `now` is the wall clock in the job's unit, for `max_future`. `counting`
+    says which sides are not idle; a turn without records can move the watermark by it.
+    `changelog_position` is the next offset of the lane's changelog.
+    """
+    assert lane.windows.span == settings.span, "the span of a state never changes"
+    latest = None if now is None or settings.max_future is None else now + settings.max_future
+    limits = limits_of(settings.lateness, settings.max_interval, latest)
+    horizon = settings.lateness + settings.max_interval
+    decisions = Decisions()
+    turn = _Turn(lane.windows, settings.lateness, horizon, settings.row_bytes_max, decisions)
+    watermarks = _decide(turn, records, limits, lane.watermarks, counting)
+    rows, figures = stored_rows(decisions, lane.windows)
+    matches, too_large = emitted(decisions.pairs, settings.match_value, settings.match_bytes_max)
+    rejects = decisions.rejects + too_large
+
+    changes = directory_changes(lane.buckets, figures, changelog_position)
+    directory = lane.buckets | changes
+    dropped = droppable(directory, watermarks.lane, horizon, settings.span)
+    expired = sum([directory[bucket].remembered for bucket in dropped])
+    if not changes.keys().isdisjoint(dropped):
+        rows = without_dropped(rows, dropped)
+    for bucket in dropped:
+        changes[bucket] = Bucket(0, 0, 0, 0, 0, directory[bucket].first_offset)
+
+    return Effects(
+        changed=bool(records or dropped) or watermarks != lane.watermarks,
+        rows=rows,
+        matches=matches,
+        rejects=rejects,
+        watermarks=watermarks,
+        buckets=changes,
+        dropped=dropped,
+        touched=decisions.touched(),
+        counts=counts_of(decisions, matches, rejects, expired),
+    )
+
+
+def settle(lane: LaneState, effects: Effects) -> None:
+    """The effects are committed: what they say is now what the lane is."""
+    lane.watermarks = effects.watermarks
+    lane.buckets.update(effects.buckets)
+    for bucket in effects.dropped:
+        del lane.buckets[bucket]
+    span = lane.windows.span
+    bound = first_kept_end(effects.dropped[-1], span) if effects.dropped else 0
+    lane.windows.settle(effects.dropped, bound)
+
+
+def abandon(lane: LaneState, effects: Effects) -> None:
+    """The effects will never be committed: forgets what the turn changed in memory."""
+    lane.windows.forget(effects.touched)
+
+
+class _Turn(NamedTuple):
+    """What deciding one event needs besides the event, its side and the watermark."""
+
+    windows: Windows
+    lateness: int
+    horizon: int
+    row_bytes_max: int
+    decisions: Decisions
+
+
+def _decide(
+    turn: _Turn,
+    records: list[tuple[Side, Record]],
+    limits: Limits,
+    watermarks: Watermarks,
+    counting: tuple[bool, bool],
+) -> Watermarks:
+    """Every record in its order; returns the watermarks at the turn's end.
+
+    `state.watermark.advance` is written out here: an idle side's floor is infinite, so that the
+    lane's watermark follows the lower floor, and a side that never spoke is at minus infinity.
+    """
+    low, high, length_max, latest = limits
+    decisions = turn.decisions
+    wm, *tops = [_MINUS_INFINITY if ts is None else ts for ts in watermarks]
+    floors = [top if counts else _INFINITY for top, counts in zip(tops, counting, strict=True)]
+    for side, record in records:
+        if type(record) is not Event:
+            assert isinstance(record, Rejected)
+            decisions.rejects.append(record)
+            continue
+        _, key, _, ts, start, end, kind, _, _ = record
+        if (
+            kind == _INSERT
+            and key is not None
+            and low <= start <= ts <= end <= high
+            and end - start <= length_max
+            and ts <= latest
+        ):
+            _insert(turn, side, record, key, wm)
+        else:
+            fault = fault_of(record, limits)
+            if fault is not None:
+                decisions.rejects.append(rejected(record, *fault))
+                continue
+            if key is not None and kind == Kind.RETRACT:
+                _retract(turn, side, record, key, wm)
+                continue
+            decisions.watermarks += 1
+        if ts > tops[side]:
+            tops[side] = ts
+            if counting[side]:
+                floors[side] = ts
+                other = floors[1 - side]
+                lower = ts if ts < other else other  # noqa: FURB136 - a call costs more
+                wm = max(wm, lower)
+    lower = min(floors)
+    if wm < lower < _INFINITY:  # A side has become idle.
+        wm = lower
+    return Watermarks(*[None if ts == _MINUS_INFINITY else ts for ts in (wm, *tops)])
+
+
+def _insert(turn: _Turn, side: Side, event: Event, key: bytes, wm: int) -> None:
+    """A valid INSERT."""
+    windows, lateness, horizon, row_bytes_max, decisions = turn
+    _, _, row_id, ts, start, end, _, value, _ = event
+    window = windows.table.get(key) or windows.open(key)
+    window.used = True
+    mine = window.sides[side]
+    known = mine.ids.get(row_id)
+    if known is not None and wm <= known[0] + horizon:
+        _insert_known(decisions, side, event, window, known)
+        return
+    if ts < wm - lateness:
+        detail = f"ts {ts} is more than the allowed lateness {lateness} before watermark {wm}"
+        decisions.rejects.append(rejected(event, Reason.LATE, detail))
+        return
+    # An id is no longer than the value it is in, so most rows need no exact size.
+    if 2 * (len(key) + len(value) + 32) > row_bytes_max and not _fits(turn, event, key, value):
+        return
+    row: Row = (end, start, row_id, ts, LIVE, value)
+    theirs = window.sides[1 - side]
+    if theirs.shelves:
+        for other in overlapping(theirs, start, end):
+            decisions.pairs.append((other, row, event) if side else (row, other, event))
+    put(mine, row)
+    decisions.inserted[side].append((window.key, row))
+
+
+def _insert_known(
+    decisions: Decisions, side: Side, event: Event, window: Window, known: Row
+) -> None:
+    """An INSERT whose id is known: the first wins, and a retracted one stays retracted."""
+    end, start, _, _, flags, value = known
+    if flags == LIVE:
+        if (start, end) != (event.start, event.end):
+            detail = f"id {event.id} has [{start}, {end}] already, not [{event.start}, {event.end}]"
+            decisions.rejects.append(rejected(event, Reason.CONFLICTING_DUPLICATE, detail))
+            return
+        decisions.duplicate_changed += value != event.value
+    elif flags == REMEMBERED:
+        met = reflag(window.sides[side], known, MET)
+        decisions.replaced.append((window.key, side, known, met))
+    decisions.duplicates += 1
+
+
+def _retract(turn: _Turn, side: Side, event: Event, key: bytes, wm: int) -> None:
+    """A valid RETRACT."""
+    windows, _, horizon, _, decisions = turn
+    window = windows.table.get(key) or windows.open(key)
+    window.used = True
+    mine = window.sides[side]
+    known = mine.ids.get(event.id)
+    if known is not None and wm <= known[0] + horizon:
+        if known[4] != LIVE:
+            decisions.duplicates += 1
+            return
+        for other in overlapping(window.sides[side.other], known[1], known[0]):
+            decisions.pairs.append((other, known, None) if side else (known, other, None))
+        gone = retire(mine, known, RETRACTED)
+        decisions.replaced.append((window.key, side, known, gone))
+    elif wm > event.end + horizon:
+        detail = f"end {event.end} is more than {horizon} before watermark {wm}"
+        decisions.rejects.append(rejected(event, Reason.RETRACT_AFTER_HORIZON, detail))
+    elif _fits(turn, event, key, b""):
+        row: Row = (event.end, event.start, event.id, event.ts, REMEMBERED, b"")
+        put_gone(mine, row)
+        decisions.remembered[side].append((window.key, row))
+
+
+def _fits(turn: _Turn, event: Event, key: bytes, value: bytes) -> bool:
+    """Whether the row can be stored; rejects the event if not."""
+    size = row_size(key, event.id, value)
+    if size <= turn.row_bytes_max:
+        return True
+    detail = f"a row of {size} bytes, the most is {turn.row_bytes_max}"
+    turn.decisions.rejects.append(rejected(event, Reason.TOO_LARGE, detail))
+    return False
