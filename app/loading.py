@@ -1,0 +1,123 @@
+"""`load`: a data file into one side, a record for each row, where every producer would put it.
+
+Invariant: rows keep their order within a partition, and each is written once; a row that does not
+fit the side's schema ends the load with its line, and with how many rows came before it.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from fastavro.schema import SchemaParseException, expand_schema
+
+from app.conversion import RecordConversion, Unfit
+from app.datafiles import DataFile, open_data
+from app.errors import UsageError
+from app.formats import make_codec, side_schema
+from app.kafka.cluster import Cluster
+from app.kafka.load import Loader, RecordTooLarge
+from app.progress import progress
+from app.topics import missing_input
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from app.config import Config
+    from app.datafiles import Row
+    from app.progress import Advance
+    from schemas.records import Side
+
+_PROGRESS_EVERY = 1_000
+_BYTES_MAX = "max.message.bytes"
+
+
+def load_file(config: Config, side: Side, path: Path, key: str, form: str | None) -> str:
+    """Write a file's rows into a side; returns a line that says what was done.
+
+    `key` names the column of the join key. Raises UsageError, Unreachable or Crash.
+    """
+    conversion = row_conversion(config, side)
+    codec = make_codec(config)
+    topic = config.side(side).topic
+    started = time.monotonic()
+    with open_data(path, form) as data:
+        cluster = Cluster(config)
+        found = cluster.topics([topic]).get(topic)
+        if found is None:
+            raise UsageError(missing_input(config, side))
+        loader = Loader(config, topic, int(found.settings[_BYTES_MAX]))
+        with progress(f"loading {topic}", data.total, counted=False) as advance:
+            _load(
+                data,
+                loader,
+                lambda row: _encoded(row, key, conversion, lambda r: codec.encode_event(side, r)),
+                advance,
+            )
+    seconds = time.monotonic() - started
+    return (
+        f'{loader.sent} records loaded from {path} into {side.name.lower()} topic "{topic}" '
+        f"({found.partitions} partitions) in {seconds:.1f} s"
+    )
+
+
+def row_conversion(config: Config, side: Side) -> RecordConversion:
+    """How rows of a file become records of a side. Raises UsageError on a schema that is wrong."""
+    schema = side_schema(config, side)
+    try:
+        expanded: Any = expand_schema(schema)
+    except (SchemaParseException, KeyError, TypeError) as error:
+        raise UsageError(f"{side.name.lower()}.schema is not an Avro schema: {error}") from None
+    return RecordConversion(expanded)
+
+
+def _load(
+    data: DataFile,
+    loader: Loader,
+    encoded: Callable[[Row], tuple[bytes | None, bytes]],
+    advance: Advance,
+) -> None:
+    row = None
+    try:
+        for number, row in enumerate(data.rows()):
+            loader.put(*encoded(row))
+            if number % _PROGRESS_EVERY == 0:
+                advance(data.done, data.total)
+    except (Unfit, RecordTooLarge, UsageError) as error:
+        loader.flush()
+        before = f"; {loader.sent} rows before it were loaded"
+        if isinstance(error, UsageError):
+            raise UsageError(f"{error}{before}") from None
+        what = str(error) or "is larger than the topic's max.message.bytes allows"
+        assert row is not None, "only a row can be unfit"
+        raise UsageError(f"{data.wrong(row.place, what)}{before}") from None
+    loader.flush()
+
+
+def _encoded(
+    row: Row,
+    key: str,
+    conversion: RecordConversion,
+    encode: Callable[[dict[str, object]], bytes],
+) -> tuple[bytes | None, bytes]:
+    if key not in row.values:
+        known = ", ".join(row.values)
+        raise Unfit(f"column {key} is missing: name the join key's with --key (there: {known})")
+    try:
+        return _key_bytes(key, row.values), encode(conversion.record(row.values))
+    except UnicodeEncodeError:
+        # JSON can spell half of a surrogate pair, which is no text.
+        raise Unfit("has a text with a character that UTF-8 cannot hold") from None
+
+
+def _key_bytes(name: str, values: Mapping[str, Any]) -> bytes | None:
+    """A key as other producers would write it: text as UTF-8, an integer in decimal digits."""
+    value = values[name]
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value).encode()
+    raise Unfit(f"{name} must be a text or an integer, but is {value!r}")

@@ -1,0 +1,258 @@
+"""`read`: the matches that are live, from the output topic as it is committed.
+
+Invariant: a match is shown iff the last committed record of its key, up to the topic's end as it
+was at the start, is not a tombstone. Matches of one key are in one partition, so each partition is
+settled by itself and only one is held in memory at a time.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
+
+from rich.table import Table
+
+from app.console import console
+from app.errors import UsageError
+from app.formats import make_codec
+from app.kafka.cluster import Cluster, Extent
+from app.kafka.scan import Scanner
+from app.progress import progress
+from app.rows import CHANGE, Csv, JsonLines, Parquet, Row, Sink, Words, columns_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from schemas.codec import AvroCodec
+
+    from app.config import Config
+    from app.kafka.scan import Read
+
+TABLE_ROWS: Final = 20
+
+
+class Request(NamedTuple):
+    """What is to be read: format, whether to go on, how many rows at most, and where to."""
+
+    form: str
+    follow: bool
+    limit: int | None
+    output: Path | None
+
+
+class Source:
+    """The output topic of a job."""
+
+    def __init__(self, config: Config) -> None:
+        """Raises Unreachable, or UsageError where the topic does not exist."""
+        self.topic = config.output.topic
+        self.codec: AvroCodec = make_codec(config)
+        cluster = Cluster(config)
+        found = cluster.topics([self.topic]).get(self.topic)
+        if found is None:
+            raise UsageError(
+                f'output topic "{self.topic}" does not exist: start a worker, or create it with '
+                f"spanjoin topics -c {config.path}"
+            )
+        self.extents: list[Extent] = cluster.extents(self.topic, found.partitions)
+        self.scanner = Scanner(config)
+
+    def live(self) -> Iterator[dict[bytes, bytes]]:
+        """The live matches of one partition after the other, match id -> value."""
+        total = sum(extent.end - extent.start for extent in self.extents)
+        done = 0
+        with progress(f"reading {self.topic}", total) as advance:
+            for partition, extent in enumerate(self.extents):
+                found: dict[bytes, bytes] = {}
+                for batch in self.scanner.scan(self.topic, partition, extent.start, extent.end):
+                    for record in batch:
+                        apply(found, record)
+                    if batch:
+                        advance(done + batch[-1].offset - extent.start)
+                done += extent.end - extent.start
+                yield found
+
+    def changes(self) -> Iterator[list[Read]]:
+        """What is committed after the ends that `live` reads to, for ever."""
+        starts = {lane: extent.end for lane, extent in enumerate(self.extents)}
+        return self.scanner.follow(self.topic, starts)
+
+    def row(self, key: bytes, value: bytes) -> Row:
+        """A match as a row. Raises UsageError where it was written with other schemas."""
+        match_id = key.decode("utf-8", "backslashreplace")
+        try:
+            return {"id": match_id, **self.codec.decode_match(value)}
+        except (ArithmeticError, EOFError, LookupError, TypeError, ValueError) as error:
+            raise UsageError(
+                f"match {match_id} of {self.topic} cannot be decoded ({error}): give the schemas "
+                "that it was written with"
+            ) from None
+
+
+def apply(live: dict[bytes, bytes], record: Read) -> bool:
+    """Let a record decide about its match; False if it says what was known already."""
+    if record.key is None:
+        return False
+    if record.value is None:
+        return live.pop(record.key, None) is not None
+    if live.get(record.key) == record.value:
+        return False
+    live[record.key] = record.value
+    return True
+
+
+def read_matches(config: Config, request: Request) -> None:
+    """Write the live matches, and with `follow` each change after them, until interrupted."""
+    if request.form == "parquet" and (request.follow or request.output is None):
+        raise UsageError(
+            "--format parquet needs --output FILE, and has no --follow: a Parquet file is only "
+            "readable when it is complete"
+        )
+    source = Source(config)
+    try:
+        if request.follow:
+            _follow(config, request, source)
+        elif request.form == "table":
+            _show_table(config, request, source)
+        else:
+            _write_all(request, source)
+    finally:
+        source.scanner.close()
+
+
+def _show_table(config: Config, request: Request, source: Source) -> None:
+    limit = TABLE_ROWS if request.limit is None else request.limit
+    words = Words(config)
+    table = Table("overlap", "left", "right", title=None)
+    count = 0
+    for live in source.live():
+        for key in list(live)[: max(limit - count, 0)]:
+            table.add_row(*words.cells(source.row(key, live[key])))
+        count += len(live)
+    with _stream(request.output) as stream:
+        if table.row_count:
+            console(stream).print(table)
+        shown = f", the first {table.row_count} shown (--limit N for more)"
+        more = shown if table.row_count < count else ""
+        print(f"{count} live matches in {source.topic}{more}", file=stream)
+
+
+def _write_all(request: Request, source: Source) -> None:
+    limit = sys.maxsize if request.limit is None else request.limit
+    with _sink(request, source) as sink:
+        left = limit
+        for live in source.live():
+            for key in list(live)[:left]:
+                sink.write(source.row(key, live[key]))
+                left -= 1
+            if left == 0:
+                return
+
+
+def _follow(config: Config, request: Request, source: Source) -> None:
+    """Every live match, then every change; the matches are kept to tell what is news."""
+    with _stream(request.output) as stream, _change_sink(config, request, source, stream) as sink:
+        live: dict[bytes, bytes] = {}
+        for found in source.live():
+            live |= found
+        limit = TABLE_ROWS if request.limit is None and request.form == "table" else request.limit
+        shown = list(live)[-limit if limit else 0 :] if limit != 0 else []
+        for key in shown:
+            sink.write({CHANGE: "insert", **source.row(key, live[key])})
+        stream.flush()
+        for batch in source.changes():
+            for record in batch:
+                before = live.get(record.key or b"")
+                if not apply(live, record):
+                    continue
+                assert record.key is not None, "a record without a key changes nothing"
+                value = record.value if record.value is not None else before
+                assert value is not None, "only what was live can be retracted"
+                change = "insert" if record.value is not None else "retract"
+                sink.write({CHANGE: change, **source.row(record.key, value)})
+            if batch:
+                stream.flush()
+
+
+class _ChangeLines:
+    """A line for each change, for people."""
+
+    def __init__(self, words: Words, stream: TextIO) -> None:
+        self._words = words
+        self._stream = stream
+
+    def write(self, row: Row) -> None:
+        sign = "+" if row[CHANGE] == "insert" else "-"
+        self._stream.write(f"{sign} {' | '.join(self._words.cells(row))}\n")
+
+    def close(self) -> None:
+        """Nothing is held back."""
+
+
+@contextmanager
+def _change_sink(
+    config: Config, request: Request, source: Source, stream: TextIO
+) -> Iterator[Sink]:
+    names = [CHANGE, *(name for name, _ in columns_of(source.codec.match_schema()))]
+    sink: Sink
+    match request.form:
+        case "table":
+            sink = _ChangeLines(Words(config), stream)
+        case "csv":
+            sink = Csv(stream, names)
+        case _:
+            sink = JsonLines(stream)
+    try:
+        yield sink
+    except KeyboardInterrupt:
+        # The usual end of following.
+        return
+    finally:
+        sink.close()
+
+
+@contextmanager
+def _sink(request: Request, source: Source) -> Iterator[Sink]:
+    """Where rows go; a file appears under its name only when it is complete."""
+    columns = list(columns_of(source.codec.match_schema()))
+    path = request.output
+    if path is None:
+        yield _text_sink(request.form, sys.stdout, columns)
+        return
+    partial = path.with_name(f"{path.name}.partial")
+    _check_writable(partial)
+    try:
+        if request.form == "parquet":
+            sink: Sink = Parquet(partial, columns)
+            yield sink
+            sink.close()
+        else:
+            with partial.open("w", encoding="utf-8", newline="") as stream:
+                yield _text_sink(request.form, stream, columns)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _text_sink(form: str, stream: TextIO, columns: list[tuple[str, object]]) -> Sink:
+    return Csv(stream, [name for name, _ in columns]) if form == "csv" else JsonLines(stream)
+
+
+@contextmanager
+def _stream(path: Path | None) -> Iterator[TextIO]:
+    if path is None:
+        yield sys.stdout
+        return
+    _check_writable(path)
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        yield stream
+
+
+def _check_writable(path: Path) -> None:
+    """Raises UsageError before anything is read, rather than after minutes."""
+    try:
+        path.open("a").close()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None

@@ -1,0 +1,202 @@
+"""Matches as rows: a table for people, JSON lines, CSV or Parquet for programs.
+
+Invariant: integers are written with every digit and bytes without loss (in JSON and CSV as
+characters of code 0 to 255, as in Avro's JSON encoding; in Parquet as they are).
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
+
+from app.errors import UsageError
+from app.units import TICKS_PER_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from app.config import Config
+
+SIDES: Final = ("left", "right")
+ROWS_PER_GROUP: Final = 50_000
+CHANGE: Final = "change"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+Row = dict[str, Any]
+"""id, start, end, left, right; the last two are whole input records. `change` when following."""
+
+
+class Sink(Protocol):
+    """Takes rows one after the other."""
+
+    def write(self, row: Row) -> None:
+        """Take one row."""
+
+    def close(self) -> None:
+        """Write what is still held back."""
+
+
+class JsonLines:
+    """One JSON object a line, records nested."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, row: Row) -> None:
+        """Write a line."""
+        text = json.dumps(plain(row), ensure_ascii=False, separators=(",", ":"))
+        self._stream.write(f"{text}\n")
+
+    def close(self) -> None:
+        """Nothing is held back."""
+
+
+class Csv:
+    """A line of column names, then one line a row; nested values as JSON."""
+
+    def __init__(self, stream: TextIO, columns: Sequence[str]) -> None:
+        self._columns = columns
+        self._writer = csv.writer(stream, lineterminator="\n")
+        self._writer.writerow(columns)
+
+    def write(self, row: Row) -> None:
+        """Write a line."""
+        flat = flatten(row)
+        self._writer.writerow([_cell(flat.get(column)) for column in self._columns])
+
+    def close(self) -> None:
+        """Nothing is held back."""
+
+
+class Parquet:
+    """A file with a typed column for each field."""
+
+    def __init__(self, path: Path, columns: Sequence[tuple[str, Any]]) -> None:
+        # Half a second of imports, which the other formats need not wait for.
+        from app.arrow import ParquetWriter  # noqa: PLC0415
+
+        self._writer = ParquetWriter(path, columns)
+        self._rows: list[Row] = []
+
+    def write(self, row: Row) -> None:
+        """Hold the row until a row group is full."""
+        self._rows.append(flatten(row))
+        if len(self._rows) >= ROWS_PER_GROUP:
+            self._writer.write(self._rows)
+            self._rows = []
+
+    def close(self) -> None:
+        """Write the last row group and the file's end."""
+        if self._rows:
+            self._writer.write(self._rows)
+        self._writer.close()
+
+
+def columns_of(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Columns (name, Avro type) of a match schema: each side's fields, with its name before."""
+    yield "id", "string"
+    for field in schema["fields"]:
+        if field["name"] in SIDES:
+            for inner in _record(field["type"], schema)["fields"]:
+                yield f"{field['name']}_{inner['name']}", inner["type"]
+        else:
+            yield field["name"], field["type"]
+
+
+def _record(schema: Any, match: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ANN401 (JSON)
+    """The record of a side; one that equals the other side's is written as its name."""
+    if isinstance(schema, dict):
+        return schema
+    for field in match["fields"]:
+        record = field["type"]
+        if isinstance(record, dict) and schema in _names(record, match.get("namespace", "")):
+            return record
+    raise UsageError(f"the match schema names {schema}, which it does not define")
+
+
+def _names(record: Mapping[str, Any], outer: str) -> set[str]:
+    name, space = record["name"], record.get("namespace", outer)
+    return {name, f"{space}.{name}"}
+
+
+def flatten(row: Row) -> Row:
+    """A row with each side's fields beside each other, by prefixed names."""
+    flat: Row = {}
+    for name, value in row.items():
+        if name in SIDES:
+            if value is not None:
+                flat |= {f"{name}_{inner}": inner_value for inner, inner_value in value.items()}
+        else:
+            flat[name] = value
+    return flat
+
+
+def plain(value: object) -> Any:  # noqa: ANN401 (JSON)
+    """A value as JSON can hold it."""
+    if isinstance(value, dict):
+        return {str(name): plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    if value is None or isinstance(value, str | int | float):
+        return value
+    return str(value)
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict | list):
+        return json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"))
+    return plain(value)
+
+
+class Words:
+    """What a table says of a match: its overlap as times, each side by its id and its data."""
+
+    def __init__(self, config: Config) -> None:
+        self._unit = config.unit
+        self._fields = {
+            "left": config.left.fields,
+            "right": config.right.fields,
+        }
+
+    def cells(self, row: Row) -> tuple[str, str, str]:
+        """Overlap, left, right."""
+        overlap = f"{moment(row['start'], self._unit)} - {moment(row['end'], self._unit)}"
+        left, right = (self._side(side, row[side]) for side in SIDES)
+        return overlap, left, right
+
+    def _side(self, side: str, record: Mapping[str, Any]) -> str:
+        names = self._fields[side]
+        known = {names.id, names.ts, names.start, names.end, names.kind}
+        data = [
+            f"{name}={_short(value)}"
+            for name, value in record.items()
+            if name not in known and value is not None
+        ]
+        return " ".join([str(record.get(names.id, "?")), *data])
+
+
+def moment(ticks: int, unit: str) -> str:
+    """An event's time in UTC, or as it is where the unit or the calendar has no word for it."""
+    per_ms = TICKS_PER_MS.get(unit)
+    if per_ms is None:
+        return str(ticks)
+    seconds, rest = divmod(ticks, 1000 * per_ms)
+    try:
+        time = _EPOCH + timedelta(seconds=seconds)
+    except OverflowError:
+        return str(ticks)
+    text = f"{time:%Y-%m-%d %H:%M:%S}"
+    return f"{text}.{rest:0{len(str(1000 * per_ms)) - 1}d}" if rest else text
+
+
+def _short(value: object) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    return str(value) if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False)

@@ -1,0 +1,189 @@
+"""`status`: each lane as its changelog, the group and the topics' ends tell it.
+
+Invariant: works without a running worker, and never says more than was committed: positions,
+watermarks and sizes are those of the last committed checkpoint, owners those that claimed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.table import Table
+
+from app.console import console
+from app.errors import Crash, UsageError
+from app.kafka.cluster import Cluster, Extent, Member
+from app.kafka.scan import Scanner
+from app.progress import progress
+from app.rows import moment
+from app.topics import missing_input
+from rebalance.phases import Phase
+from schemas.records import Side
+from state.checkpoint import Unreadable, decode_turn
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from app.config import Config
+    from state.checkpoint import Checkpoint
+
+TAIL_OFFSETS: Final = 64
+"""How far before the changelog's end its last checkpoint is looked for first: a turn takes two
+offsets, its record and the transaction's marker."""
+_GROWTH: Final = 8
+
+
+def job_status(config: Config) -> dict[str, Any]:
+    """The job's lanes in the shape of `status --json`.
+
+    Raises Unreachable, or UsageError where an input does not exist.
+    """
+    cluster = Cluster(config)
+    inputs = [config.side(side).topic for side in Side]
+    topics = cluster.topics([*inputs, config.changelog_topic])
+    for side in Side:
+        if inputs[side] not in topics:
+            raise UsageError(missing_input(config, side))
+    lanes = min(topics[topic].partitions for topic in inputs)
+    changelog = topics.get(config.changelog_topic)
+    extents = cluster.extents(config.changelog_topic, changelog.partitions) if changelog else []
+    checkpoints = last_checkpoints(config, extents)
+    ends = [cluster.extents(topic, lanes) for topic in inputs]
+    members = cluster.members(config.name)
+    return {
+        "name": config.name,
+        "lanes": [
+            lane_status(
+                lane,
+                checkpoints[lane] if lane < len(checkpoints) else None,
+                _member_of(lane, config.left.topic, members),
+                (ends[Side.LEFT][lane], ends[Side.RIGHT][lane]),
+                extents[lane] if lane < len(extents) else None,
+            )
+            for lane in range(lanes)
+        ],
+    }
+
+
+def lane_status(
+    lane: int,
+    checkpoint: Checkpoint | None,
+    member: Member | None,
+    ends: Sequence[Extent],
+    changelog: Extent | None,
+) -> dict[str, Any]:
+    """One lane; pure. What is not known is None, except that no state is 0 rows of epoch 0."""
+    owner, phase = ownership(checkpoint, member)
+    positions: tuple[int | None, int | None] = (None, None)
+    watermarks: tuple[int | None, int | None, int | None] = (None, None, None)
+    if checkpoint is not None:
+        positions = (checkpoint.left_position, checkpoint.right_position)
+        watermarks = checkpoint.watermarks
+    sides = {
+        side.name.lower(): {
+            "position": positions[side],
+            "lag": lag(positions[side], ends[side]),
+            "watermark": watermarks[1 + side],
+        }
+        for side in Side
+    }
+    return {
+        "lane": lane,
+        "phase": phase,
+        "epoch": checkpoint.epoch if checkpoint else 0,
+        "owner": owner,
+        "watermark": watermarks[0],
+        "rows": checkpoint.rows if checkpoint else 0,
+        "bytes": checkpoint.size if checkpoint else 0,
+        **sides,
+        "changelog": {
+            "start": changelog.start if changelog else None,
+            "end": changelog.stable if changelog else None,
+        },
+    }
+
+
+def ownership(
+    checkpoint: Checkpoint | None, member: Member | None
+) -> tuple[str | None, str | None]:
+    """Owner and phase of a lane: who claimed it last, if the group still gives it to that one."""
+    if member is None:
+        released = checkpoint is not None and checkpoint.released
+        return None, Phase.RELEASED if released else None
+    if checkpoint is None or checkpoint.released or checkpoint.owner != member.client_id:
+        return None, Phase.ASSIGNED
+    return checkpoint.owner, Phase.RUNNING
+
+
+def lag(position: int | None, extent: Extent) -> int | None:
+    """Offsets from a position to the last stable one; None without a position."""
+    return None if position is None else max(extent.stable - position, 0)
+
+
+def last_checkpoints(config: Config, extents: Sequence[Extent]) -> list[Checkpoint | None]:
+    """The last committed checkpoint of each lane of the changelog."""
+    if not extents:
+        return []
+    scanner = Scanner(config)
+    try:
+        found = []
+        with progress("reading checkpoints", len(extents)) as advance:
+            for lane, extent in enumerate(extents):
+                found.append(_last_checkpoint(scanner, config.changelog_topic, lane, extent))
+                advance(lane + 1)
+        return found
+    finally:
+        scanner.close()
+
+
+def _last_checkpoint(scanner: Scanner, topic: str, lane: int, extent: Extent) -> Checkpoint | None:
+    """Look at the log's end, and further back as long as there is none: a long turn has parts."""
+    reach = TAIL_OFFSETS
+    while True:
+        start = max(extent.start, extent.stable - reach)
+        batches = scanner.scan(topic, lane, start, extent.stable)
+        records = [record for batch in batches for record in batch]
+        for record in reversed(records):
+            try:
+                checkpoint = decode_turn(record.value or b"").checkpoint
+            except Unreadable as error:
+                where = f"offset {record.offset} of partition {lane} of {topic}"
+                raise Crash(f"{where} is no changelog record: {error}") from None
+            if checkpoint is not None:
+                return checkpoint
+        if start == extent.start:
+            return None
+        reach *= _GROWTH
+
+
+def _member_of(lane: int, topic: str, members: Sequence[Member]) -> Member | None:
+    for member in members:
+        if lane in member.partitions.get(topic, ()):
+            return member
+    return None
+
+
+def show(config: Config, status: Mapping[str, Any]) -> None:
+    """Print the lanes as a table."""
+    table = Table(title=f"{status['name']}: {len(status['lanes'])} lanes")
+    for heading in ("lane", "phase", "owner"):
+        table.add_column(heading, no_wrap=heading != "owner")
+    for heading in ("epoch", "watermark", "left lag", "right lag", "rows", "bytes"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for lane in status["lanes"]:
+        watermark = lane["watermark"]
+        table.add_row(
+            str(lane["lane"]),
+            lane["phase"] or "-",
+            lane["owner"] or "-",
+            str(lane["epoch"]),
+            "-" if watermark is None else moment(watermark, config.unit),
+            *(_number(lane[side.name.lower()]["lag"]) for side in Side),
+            _number(lane["rows"]),
+            _number(lane["bytes"]),
+        )
+    console().print(table)
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"
