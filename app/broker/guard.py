@@ -1,8 +1,8 @@
-"""Ends a broker whose starter is gone, and removes its data: run as a program of its own.
+"""Ends what its starter left behind, and removes the directory of it: a program of its own.
 
-The starter holds the other end of standard input and writes the broker's pid into it, one line
-each time that changes. When the pipe closes, the starter has ended, however it ended (SIGKILL
-included, which no handler of its own would see).
+The starter holds the other end of standard input and writes the pid of each process into it.
+When the pipe closes, the starter has ended, however it ended (SIGKILL included, which no handler
+of its own would see).
 
 Usage: python -I guard.py DIRECTORY
 """
@@ -16,6 +16,34 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Final
+
+WAIT_S: Final = 20.0
+
+
+class Guard:
+    """The starter's side: a guard process for one directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._process = subprocess.Popen(  # noqa: S603 - our own program
+            [sys.executable, "-I", __file__, str(directory)],
+            stdin=subprocess.PIPE,
+            # Ctrl-C on a terminal goes to the whole foreground group: the starter decides.
+            start_new_session=True,
+        )
+
+    def watch(self, pid: int) -> None:
+        """Let it end this process, too; the directory must stand in its command line."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{pid}\n".encode())
+        self._process.stdin.flush()
+
+    def close(self) -> None:
+        """Let it do its work now, and wait for that; a second call does nothing."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.wait(WAIT_S)
 
 
 def command_line(pid: int) -> str:
@@ -36,13 +64,12 @@ def command_line(pid: int) -> str:
 def main() -> None:
     """Wait for the starter's end, then kill what it left and remove its directory."""
     directory = sys.argv[1]
-    pid = 0
-    for line in sys.stdin:
-        pid = int(line)
-    # The number may belong to another process by now; only ours names the directory.
-    if pid and directory in command_line(pid):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    pids = {int(line) for line in sys.stdin}
+    for pid in pids:
+        # The number may belong to another process by now; only ours names the directory.
+        if directory in command_line(pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
     shutil.rmtree(directory, ignore_errors=True)
 
 

@@ -11,14 +11,13 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from app.broker import guard
+from app.broker.guard import Guard
 from app.broker.interface import (
     START_TIMEOUT_S,
     STARTED_LINE,
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 HOST: Final = "127.0.0.1"
 PORT_TRIES: Final = 3
-STOP_TIMEOUT_S: Final = 20.0
 JAVA_OPTIONS: Final = (
     "-Xms256m",
     "-Xmx768m",
@@ -61,12 +59,7 @@ class ProcessBroker(Broker):
         self.log_path = self._directory / "broker.log"
         self._java = [java, *JAVA_OPTIONS, "-cp", f"{jars}/*"]
         self._process: subprocess.Popen[bytes] | None = None
-        self._guard = subprocess.Popen(  # noqa: S603 - our own program
-            [sys.executable, "-I", guard.__file__, str(self._directory)],
-            stdin=subprocess.PIPE,
-            # Ctrl-C on a terminal goes to the whole foreground group: the starter decides.
-            start_new_session=True,
-        )
+        self._guard = Guard(self._directory)
         try:
             self._first_start(properties)
         except BaseException:
@@ -126,7 +119,7 @@ class ProcessBroker(Broker):
                 cwd=self._directory,
                 start_new_session=True,
             )
-        self._tell_guard(self._process.pid)
+        self._guard.watch(self._process.pid)
         deadline = time.monotonic() + START_TIMEOUT_S
         while STARTED_LINE not in (text := self._log_from(start)):
             if self._process.poll() is not None:
@@ -143,11 +136,6 @@ class ProcessBroker(Broker):
         with self.log_path.open("rb") as log:
             log.seek(offset)
             return log.read().decode(errors="replace")
-
-    def _tell_guard(self, pid: int) -> None:
-        assert self._guard.stdin is not None
-        self._guard.stdin.write(f"{pid}\n".encode())
-        self._guard.stdin.flush()
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is None:
@@ -179,10 +167,7 @@ class ProcessBroker(Broker):
         """Kill it (its data goes anyway), end the guard and wait for both."""
         if self._process is not None:
             self.kill()
-        if self._guard.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):
-                self._guard.stdin.close()
-            self._guard.wait(STOP_TIMEOUT_S)
+        self._guard.close()
         shutil.rmtree(self._directory, ignore_errors=True)
 
 
