@@ -37,7 +37,16 @@ from state.window import Load, Window, Windows, overlapping, put, put_gone, refl
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Counts", "Effects", "JoinSettings", "LaneState", "abandon", "join", "settle"]
+__all__ = [
+    "Counts",
+    "Effects",
+    "JoinSettings",
+    "LaneState",
+    "abandon",
+    "join",
+    "limits_at",
+    "settle",
+]
 
 _MINUS_INFINITY: Final = -(2**80)
 _INFINITY: Final = 2**80
@@ -77,6 +86,12 @@ class LaneState:
         self.windows = Windows(load, self.buckets, span)
 
 
+def limits_at(settings: JoinSettings, now: int | None) -> Limits:
+    """What an event must keep to when the wall clock is `now`, None for whenever."""
+    latest = None if now is None or settings.max_future is None else now + settings.max_future
+    return limits_of(settings.lateness, settings.max_interval, latest)
+
+
 def join(
     lane: LaneState,
     records: list[tuple[Side, Record]],
@@ -93,8 +108,7 @@ def join(
     `changelog_position` is the next offset of the lane's changelog.
     """
     assert lane.windows.span == settings.span, "the span of a state never changes"
-    latest = None if now is None or settings.max_future is None else now + settings.max_future
-    limits = limits_of(settings.lateness, settings.max_interval, latest)
+    limits = limits_at(settings, now)
     horizon = settings.lateness + settings.max_interval
     decisions = Decisions()
     turn = _Turn(lane.windows, settings.lateness, horizon, settings.row_bytes_max, decisions)
