@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 from app.errors import Crash, SpanjoinError, UsageError
 from rebalance.lanes import Mismatch
 from state.checkpoint import Unreadable
-from state.store import StoreDamaged, StoreFull, StoreLocked
+from state.disk import StoreError, StoreFull, StoreLocked
 
 if TYPE_CHECKING:
     from app.config import Config
 
-ENDINGS: Final = (Mismatch, Unreadable, StoreDamaged, StoreFull, StoreLocked)
+ENDINGS: Final = (Mismatch, Unreadable, StoreError)
 """Exceptions of the lower layers that end a worker."""
 
 

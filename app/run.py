@@ -33,8 +33,9 @@ from app.metrics import Metrics
 from app.ownership import Identity
 from app.topics import prepare_topics
 from app.worker import Worker
+from state.disk import StateDirTaken, lock_state_dir
 from state.retention import span_of
-from state.store import Resources, StateDirTaken, lock_state_dir
+from state.store import Resources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -37,7 +37,7 @@ from rebalance.phases import Signal
 from rebalance.takeover import Takeovers
 from schemas.records import Side
 from state.checkpoint import Checkpoint, Layout, encode_turn
-from state.store import Resources, StoreFull
+from state.disk import StoreError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from app.config import Config
     from app.kafka.authority import Authority
     from app.metrics import Metrics
+    from state.store import Resources
 
 IDLE_WAIT_S: Final = 0.005
 """How long a poll waits for the first record when nothing else is to be done."""
@@ -147,7 +148,7 @@ class Worker:
         """Release every lane and close the stores; raises nothing that a stop could not bear."""
         try:
             self.release(list(self.running))
-        except (Abort, Renew, Crash, StoreFull) as failure:
+        except (Abort, Renew, Crash, StoreError) as failure:
             _log.warning("lanes could not be released", why=str(failure))
         for number in list(self.lanes):
             self._drop(number, Signal.REVOKED)
@@ -184,7 +185,7 @@ class Worker:
         released = [number for number in lanes if number in self.running]
         try:
             self.release(released)
-        except (Abort, Renew, Crash, StoreFull) as failure:
+        except (Abort, Renew, Crash, StoreError) as failure:
             # Not released: the next owner finds our name in the changelog and fences it.
             _log.warning("lanes could not be released", lanes=released, why=str(failure))
             if isinstance(failure, Renew):
@@ -299,7 +300,7 @@ class Worker:
     def _commit(self, plans: list[Plan]) -> dict[int, Written]:
         """One transaction, then one store write a lane; the only way anything is written.
 
-        Raises Abort (nothing counts), Renew (unknown what counts), Crash, StoreFull.
+        Raises Abort (nothing counts), Renew (unknown what counts), Crash, StoreError.
         """
         now_ms = int(time.time() * 1000)
         written = self.transactions.write(

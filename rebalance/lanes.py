@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from pathlib import Path
 
-    from state.store import LaneStore
-
-    from rebalance.restore import Replay
+    from rebalance.restore import Audit, Replay
     from state.checkpoint import Checkpoint, Layout
+    from state.store import LaneStore
 
 STALL_MS: Final = 2_000
 """An install that has not moved for this long looks at the changelog's tail again."""
@@ -76,6 +75,7 @@ class Lane:
     opening: Future[Extent] | None = None
     fencing: Future[Fenced | None] | None = None
     bound: Bound | None = None
+    audit: Audit | None = None
     surveyed: int = -1
     """Position of the last survey that came too early: replay past it before the next."""
     end_seen: int = -1
@@ -97,6 +97,7 @@ class Lane:
             self.opening = None
             self.fencing = None
             self.bound = None
+            self.audit = None
             self.surveyed = -1
             self.end_seen = -1
 

@@ -11,13 +11,13 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from state.store import LaneStore, Resources, StoreDamaged
-
 from rebalance.fence import Authority, Survey, establish
 from rebalance.lanes import STALL_MS, Lane, Mismatch, check_install
 from rebalance.phases import Phase, Signal
-from rebalance.restore import Replay, directory_differences
+from rebalance.restore import Audit, Replay
 from state.checkpoint import Layout, decode_turn
+from state.disk import StoreDamaged
+from state.store import LaneStore, Resources
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 RECORDS_PER_STEP: Final = 500
 """Changelog records taken per step: a record is a whole turn, so this bounds a step's time."""
+
+
+AUDIT_ROWS_MAX: Final = 500_000
+"""A kept store of more rows than this, fewer of them replayed now, is not audited."""
 
 
 class Replayed(NamedTuple):
@@ -115,8 +119,7 @@ class Takeovers:
         if not lane.opening.done() or (lane.closing is not None and not lane.closing.done()):
             return
         extent = lane.opening.result()
-        store = lane.store or LaneStore.open(lane.directory, self.resources)
-        lane.store = store
+        store = lane.store = lane.store or self._opened(lane)
         if self._foreign(store) or not extent.start <= store.position <= extent.end:
             self._wipe(lane, f"position {store.position} with the log at {extent}")
         lane.replay = Replay(store)
@@ -125,6 +128,15 @@ class Takeovers:
         self._reading.add(lane.number)
         lane.signal(Signal.OPENED)
         self.observe(lane, "restore", start=start, end=extent.end)
+
+    def _opened(self, lane: Lane) -> LaneStore:
+        """The lane's store from disk; one that cannot be read is made anew, once."""
+        try:
+            return LaneStore.open(lane.directory, self.resources)
+        except StoreDamaged as damaged:
+            self.observe(lane, "wipe", why=str(damaged))
+            LaneStore.destroy(lane.directory)
+            return LaneStore.open(lane.directory, self.resources)
 
     def _foreign(self, store: LaneStore) -> bool:
         checkpoint = store.checkpoint
@@ -201,9 +213,7 @@ class Takeovers:
                 lane.surveyed = -1
                 lane.signal(Signal.STALLED)
             return False
-        differences = directory_differences(lane.opened)
-        if differences:
-            self._damaged(lane, "; ".join(differences))
+        if not self._audited(lane, replay):
             return False
         try:
             check_install(lane, bound, self.layout, self.topics)
@@ -213,3 +223,26 @@ class Takeovers:
             self.observe(lane, "bounds_accepted", why=str(mismatch))
         self.forget(lane)
         return True
+
+    def _audited(self, lane: Lane, replay: Replay) -> bool:
+        """Whether the stored rows are what the directory says; one bounded step of looking.
+
+        A store that was built in this takeover is looked at whole, and so is a small one. A large
+        one that was kept is not: its rows and its directory were written together, and to read
+        them all would make a restart as slow as the state is large.
+        """
+        if lane.audit is None:
+            replay.finish(lane.end_seen)
+            if not lane.rebuilt and replay.figures.rows < AUDIT_ROWS_MAX < _stored_rows(lane):
+                return True
+            lane.audit = Audit(lane.opened)
+        if not lane.audit.step():
+            return False
+        if differences := lane.audit.differences():
+            self._damaged(lane, "; ".join(differences))
+            return False
+        return True
+
+
+def _stored_rows(lane: Lane) -> int:
+    return 0 if lane.checkpoint is None else lane.checkpoint.rows

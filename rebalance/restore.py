@@ -1,0 +1,217 @@
+"""Replay of a lane's changelog into its store, and the proof that the store is what it says.
+
+Invariant: the store is what the newest complete turn left that was written by the lane's owner of
+its time. So, in log order,
+
+* a record below the store's position is passed over: its turn is in the store already. A replay
+  that begins too early, or a second one, changes nothing.
+* a record of an epoch below the highest claim is passed over: somebody took the lane over before
+  it was committed, and went on from a state without it.
+* the parts of a turn count once the last one is there. Parts without their last one are what was
+  left of a turn whose transaction was cut in two; its inputs were read again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import error as StructError  # noqa: N812 - `error` alone says nothing
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from state.checkpoint import unpack_rows
+from state.keys import DIGEST_MODULUS, PREFIX_SIZE, parse_row_key, rows_digest
+from state.store import SCAN_ROWS
+
+if TYPE_CHECKING:
+    from state.checkpoint import TurnRecord
+    from state.presence import Presence
+    from state.store import LaneStore
+
+BATCH_ROWS_MAX: Final = 20_000
+"""Rows of one store write; several small turns share one, whose fixed cost is that of 50 rows."""
+BATCH_TURNS_MAX: Final = 500
+AUDIT_ROWS: Final = 50_000
+"""Rows that an audit looks at in one step: about 50 ms."""
+DIFFERENCES_MAX: Final = 20
+"""Lines an audit reports; the first ones tell as much as all."""
+
+
+@dataclass(slots=True)
+class Figures:
+    """What a replay did so far."""
+
+    records: int = 0
+    turns: int = 0
+    rows: int = 0
+    known: int = 0
+    """Records below the store's position."""
+    outdated: int = 0
+    """Records of an epoch below the highest claim."""
+    incomplete: int = 0
+    """Records of turns whose last part never came."""
+
+
+class Replay:
+    """Folds committed changelog records into a store."""
+
+    def __init__(self, store: LaneStore) -> None:
+        self.figures = Figures()
+        self._store = store
+        self._position = store.position
+        """Changelog offset after the last turn staged."""
+        self._newest = store.checkpoint
+        self._turns = 0
+        self._parts: list[TurnRecord] = []
+
+    @property
+    def position(self) -> int:
+        """Changelog offset after the newest complete turn, written to the store or not yet."""
+        return self._position
+
+    def feed(self, offset: int, record: TurnRecord) -> None:
+        """Take the next committed record, in log order. Raises StoreError, Unreadable."""
+        self.figures.records += 1
+        if offset < self._position:
+            self.figures.known += 1
+            return
+        if self._newest is not None and record.epoch < self._newest.epoch:
+            self.figures.outdated += 1
+            return
+        if not self._continues(record):
+            self._forget_parts()
+            if record.part:
+                self.figures.incomplete += 1
+                return
+        self._parts.append(record)
+        if record.checkpoint is not None:
+            self._complete(offset + 1)
+
+    def flush(self) -> None:
+        """Write every complete turn. Parts of an incomplete one wait. Raises StoreError."""
+        if self._turns:
+            self._store.commit(self._newest, self._position)
+            self._turns = 0
+
+    def finish(self, position: int) -> Figures:
+        """Write everything, and that the changelog was read up to `position`.
+
+        For when nothing older can be committed any more: an incomplete turn is dropped. Raises
+        StoreError.
+        """
+        self._forget_parts()
+        if position > self._position:
+            self._position = position
+            self._store.commit(self._newest, position)
+            self._turns = 0
+        self.flush()
+        return self.figures
+
+    def _continues(self, record: TurnRecord) -> bool:
+        """Whether this is the next part of the turn that is being collected."""
+        if not self._parts:
+            return record.part == 0
+        last = self._parts[-1]
+        return record[:3] == last[:3] and record.part == last.part + 1
+
+    def _forget_parts(self) -> None:
+        self.figures.incomplete += len(self._parts)
+        self._parts.clear()
+
+    def _complete(self, position: int) -> None:
+        for part in self._parts:
+            rows = list(unpack_rows(part.rows))
+            self.figures.rows += len(rows)
+            self._store.stage(rows, part.buckets)
+        self._newest = self._parts[-1].checkpoint
+        self._parts.clear()
+        self._position = position
+        self._turns += 1
+        self.figures.turns += 1
+        if self._store.staged_rows >= BATCH_ROWS_MAX or self._turns >= BATCH_TURNS_MAX:
+            self.flush()
+
+
+class Found(NamedTuple):
+    """What is stored in one bucket: rows, bytes of keys and values, and their digest."""
+
+    rows: int = 0
+    size: int = 0
+    digest: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.rows} rows of {self.size} bytes (digest {self.digest:016x})"
+
+
+class Audit:
+    """Recomputes the bucket directory from the stored rows, in bounded steps.
+
+    The lane must not be written meanwhile. By the way the store learns which buckets hold which
+    keys, which makes its first read of a key cheap.
+    """
+
+    def __init__(self, store: LaneStore) -> None:
+        self._store = store
+        self._last = b""
+        self._presence: Presence | None = None
+        self._found: dict[int, Found] = {}
+        self._faults: list[str] = []
+
+    def step(self) -> bool:
+        """Look at the next AUDIT_ROWS rows; returns whether that was all. Raises StoreError."""
+        for _ in range(0, AUDIT_ROWS, SCAN_ROWS):
+            rows = self._store.rows_after(self._last, SCAN_ROWS)
+            if not rows:
+                if self._presence is not None:
+                    self._presence.unknown.clear()
+                return True
+            self._last = rows[-1][0]
+            try:
+                self._add(rows)
+            except (LookupError, ValueError, StructError) as error:
+                self._faults.append(f"a row up to {self._last.hex()} is damaged: {error!r}")
+        return False
+
+    def differences(self) -> list[str]:
+        """What the stored rows and the directory disagree in, a line each."""
+        lines = self._faults[:DIFFERENCES_MAX]
+        told = self._store.buckets()
+        for bucket in sorted(told.keys() | self._found.keys()):
+            entry = told.get(bucket)
+            says = Found() if entry is None else Found(entry.rows, entry.size, entry.digest)
+            has = self._found.get(bucket, Found())
+            if says != has and len(lines) < DIFFERENCES_MAX:
+                lines.append(f"bucket {bucket} holds {has}, the directory says {says}")
+        rows, size = sum(e.rows for e in told.values()), sum(e.size for e in told.values())
+        checkpoint = self._store.checkpoint
+        if checkpoint is not None and (checkpoint.rows, checkpoint.size) != (rows, size):
+            lines.append(
+                f"the directory has {rows} rows of {size} bytes, the checkpoint says "
+                f"{checkpoint.rows} of {checkpoint.size}"
+            )
+        return lines
+
+    def _add(self, rows: list[tuple[bytes, bytes]]) -> None:
+        if self._presence is None:
+            self._presence = self._store.track()
+        self._presence.add([row_key for row_key, _ in rows])
+        keys: dict[tuple[bytes, int], list[bytes]] = {}
+        sizes: dict[bytes, int] = {}
+        for row_key, row_value in rows:
+            prefix = row_key[:PREFIX_SIZE]
+            keys.setdefault((prefix, row_value[0]), []).append(row_key)
+            sizes[prefix] = sizes.get(prefix, 0) + len(row_key) + len(row_value)
+        for (prefix, flags), row_keys in keys.items():
+            bucket = parse_row_key(row_keys[0]).bucket
+            rows_before, size, digest = self._found.get(bucket, Found())
+            self._found[bucket] = Found(
+                rows_before + len(row_keys),
+                size + sizes.pop(prefix, 0),
+                (digest + rows_digest(row_keys, flags)) % DIGEST_MODULUS,
+            )
+
+
+def directory_differences(store: LaneStore) -> list[str]:
+    """What a store's rows and directory disagree in: all of an `Audit` at once, 1 us a row."""
+    audit = Audit(store)
+    while not audit.step():
+        pass
+    return audit.differences()
