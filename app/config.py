@@ -70,6 +70,8 @@ class Config(Table):
     kafka: Annotated[dict[str, object], AfterValidator(_check_kafka)] = Field(
         default_factory=dict,
         validate_default=True,
+        # It may hold passwords.
+        repr=False,
         description="any librdkafka property; [kafka.consumer] and [kafka.producer] for one client",
     )
     left: SideTable
@@ -168,7 +170,11 @@ class Config(Table):
     def now_in_unit(self, now_ms: float) -> int | None:
         """The clock's time in the job's unit; None if the unit has nothing to do with a clock."""
         ticks = units.TICKS_PER_MS.get(self.unit)
-        return None if ticks is None else int(now_ms * ticks)
+        if ticks is None:
+            return None
+        # Not in one product: ns since 1970 have more digits than a float.
+        whole = int(now_ms)
+        return whole * ticks + int((now_ms - whole) * ticks)
 
     def to_ms(self, ts: int) -> int:
         """An event's time in ms, for Kafka's timestamps; plain numbers stay as they are."""

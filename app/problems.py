@@ -7,6 +7,7 @@ repeats a value: it may be a password.
 from __future__ import annotations
 
 import difflib
+import re
 from typing import TYPE_CHECKING, Final, get_args
 
 from pydantic import BaseModel
@@ -21,6 +22,7 @@ SEPARATOR: Final = "; "
 WHOLE: Final = "whole_line"
 """The type of an error whose text names its keys itself."""
 
+_SUBJECT: Final = re.compile("^(Input|String|Value) should")
 _HINTS: Final[Mapping[str, str]] = {
     "name": 'write a name for the job, such as name = "flights-weather"',
     "join.allowed_lateness": 'write an integer, or a duration such as "10s"',
@@ -53,7 +55,7 @@ def _line(detail: ErrorDetails, model: type[BaseModel]) -> str:
         case "model_type" | "dict_type":
             text = "must be a table"
         case _:
-            text = f"{message[:1].lower()}{message[1:]}".replace("input should", "must")
+            text = _SUBJECT.sub("must", message)
     return f"{key} {text}"
 
 
