@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from struct import error as StructError  # noqa: N812 - `error` alone says nothing
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from state.checkpoint import unpack_rows
+from state.checkpoint import count_rows, unpack_rows
 from state.keys import DIGEST_MODULUS, PREFIX_SIZE, parse_row_key, rows_digest
 from state.store import SCAN_ROWS
 
@@ -118,15 +118,14 @@ class Replay:
 
     def _complete(self, position: int) -> None:
         for part in self._parts:
-            rows = list(unpack_rows(part.rows))
-            self.figures.rows += len(rows)
-            self._store.stage(rows, part.buckets)
+            self._store.stage(unpack_rows(part.rows), part.buckets)
+            self.figures.rows += count_rows(part.rows)
         self._newest = self._parts[-1].checkpoint
         self._parts.clear()
         self._position = position
         self._turns += 1
         self.figures.turns += 1
-        if self._store.staged_rows >= BATCH_ROWS_MAX or self._turns >= BATCH_TURNS_MAX:
+        if self._store.staged >= BATCH_ROWS_MAX or self._turns >= BATCH_TURNS_MAX:
             self.flush()
 
 

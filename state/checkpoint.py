@@ -15,14 +15,12 @@ import json
 import re
 from dataclasses import dataclass, fields
 from importlib.resources import files
-from io import BytesIO
 from itertools import islice
 from struct import Struct, pack, unpack_from
 from struct import error as StructError  # noqa: N812 - `error` alone says nothing
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from fastavro import schemaless_reader, schemaless_writer
-from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
+from state.avro import Format, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -105,15 +103,8 @@ class TurnRecord(NamedTuple):
     checkpoint: Checkpoint | None
 
 
-class Unreadable(ValueError):
-    """Bytes that are no record of a schema known here: damaged, or written by a newer version."""
-
-
 Entries = tuple[tuple[int, Bucket], ...]
 
-_MAGIC: Final = b"\xc3\x01"
-_FINGERPRINT_BYTES: Final = 8
-_BODY_AT: Final = len(_MAGIC) + _FINGERPRINT_BYTES
 _COUNT: Final = Struct("<I")
 _LENGTHS_BYTES: Final = 8
 """Of one row: the lengths of its key and of its value, uint32 each."""
@@ -125,43 +116,6 @@ _INT64: Final = 2**63
 _UINT64: Final = 2**64
 
 
-class Format:
-    """An Avro record type with all the schemas it was ever written with, the newest first."""
-
-    def __init__(self, schemas: Sequence[dict[str, Any]]) -> None:
-        self._schema = parse_schema(schemas[0])
-        self._writers = {_fingerprint(schema): parse_schema(schema) for schema in schemas}
-        self._head = _MAGIC + _fingerprint(schemas[0])
-
-    def encode(self, record: Mapping[str, object]) -> bytes:
-        """The framed record. Raises what fastavro raises for a record that is not of the schema."""
-        body = BytesIO()
-        body.write(self._head)
-        schemaless_writer(body, self._schema, record)
-        return body.getvalue()
-
-    def decode(self, value: bytes) -> dict[str, Any]:
-        """The record as the newest schema has it. Raises Unreadable."""
-        if value[: len(_MAGIC)] != _MAGIC:
-            raise Unreadable(f"not in Avro single-object encoding: begins with {value[:2].hex()}")
-        writer = self._writers.get(value[len(_MAGIC) : _BODY_AT])
-        if writer is None:
-            raise Unreadable(
-                f"schema {value[len(_MAGIC) : _BODY_AT].hex()} is unknown here: written by a newer "
-                f"version?"
-            )
-        body = BytesIO(value)
-        body.seek(_BODY_AT)
-        reader = None if value.startswith(self._head) else self._schema
-        try:
-            record = schemaless_reader(body, writer, reader)
-        except (ArithmeticError, EOFError, LookupError, TypeError, ValueError) as error:
-            raise Unreadable(f"damaged: {type(error).__name__} {error}") from error
-        if body.tell() != len(value) or not isinstance(record, dict):
-            raise Unreadable(f"damaged: {len(value) - body.tell()} bytes too many")
-        return record
-
-
 def changelog_formats(schemas: Sequence[dict[str, Any]]) -> tuple[Format, Format]:
     """The formats of a turn and, alone, of a checkpoint, from the turn's schemas, newest first."""
     return Format(schemas), Format([_checkpoint_schema(schema) for schema in schemas])
@@ -170,6 +124,11 @@ def changelog_formats(schemas: Sequence[dict[str, Any]]) -> tuple[Format, Format
 def pack_rows(rows: Mapping[bytes, bytes]) -> bytes:
     """All rows as one array, sorted by key; empty for none."""
     return _pack(sorted(rows), rows) if rows else b""
+
+
+def count_rows(packed: bytes) -> int:
+    """How many rows are packed here."""
+    return _COUNT.unpack_from(packed)[0] if packed else 0
 
 
 def unpack_rows(packed: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -366,11 +325,6 @@ def _split_buckets(buckets: Mapping[int, Bucket], count_max: int) -> Iterator[En
     entries = iter(buckets.items())
     while chunk := tuple(islice(entries, count_max)):
         yield chunk
-
-
-def _fingerprint(schema: Mapping[str, Any]) -> bytes:
-    canonical = to_parsing_canonical_form(dict(schema))
-    return bytes.fromhex(fingerprint(canonical, "CRC-64-AVRO"))
 
 
 def _checkpoint_schema(turn: Mapping[str, Any]) -> dict[str, Any]:
