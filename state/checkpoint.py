@@ -26,6 +26,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 
+__all__ = [
+    "Bucket",
+    "Checkpoint",
+    "Layout",
+    "TurnRecord",
+    "Unreadable",
+    "Watermarks",
+    "changelog_formats",
+    "changelog_schemas",
+    "count_rows",
+    "decode_bucket",
+    "decode_checkpoint",
+    "decode_turn",
+    "encode_bucket",
+    "encode_checkpoint",
+    "encode_turn",
+    "pack_rows",
+    "turn_of",
+    "unpack_rows",
+]
+
+
 class Watermarks(NamedTuple):
     """Event time of a lane: of each side and of the lane itself; None is minus infinity."""
 
@@ -194,7 +216,7 @@ def turn_of(record: dict[str, Any]) -> TurnRecord:
         part=record["part"],
         rows=record["rows"],
         buckets={entry["bucket"]: _bucket(entry) for entry in record["buckets"]},
-        checkpoint=None if checkpoint is None else checkpoint_of(checkpoint),
+        checkpoint=None if checkpoint is None else _checkpoint_of(checkpoint),
     )
 
 
@@ -205,7 +227,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
 
 def decode_checkpoint(value: bytes) -> Checkpoint:
     """The other way. Raises Unreadable."""
-    return checkpoint_of(_CHECKPOINT.decode(value))
+    return _checkpoint_of(_CHECKPOINT.decode(value))
 
 
 def encode_bucket(bucket: Bucket) -> bytes:
@@ -221,7 +243,7 @@ def decode_bucket(value: bytes) -> Bucket:
         raise Unreadable(f"damaged directory entry: {error}") from error
 
 
-def checkpoint_of(record: Mapping[str, Any]) -> Checkpoint:
+def _checkpoint_of(record: Mapping[str, Any]) -> Checkpoint:
     """The checkpoint in a decoded Avro record."""
     return Checkpoint(
         epoch=record["epoch"],
@@ -334,7 +356,7 @@ def _checkpoint_schema(turn: Mapping[str, Any]) -> dict[str, Any]:
     return record
 
 
-def _changelog_schemas() -> list[dict[str, Any]]:
+def changelog_schemas() -> list[dict[str, Any]]:
     """The current schema first, then `changelog-<n>.avsc`: those that it replaced."""
     folder = files("schemas")
     older = sorted(
@@ -347,4 +369,4 @@ def _changelog_schemas() -> list[dict[str, Any]]:
 _OLDER: Final = re.compile(r"changelog-\d+\.avsc")
 _BUCKET: Final = Struct(">qqQqqq")
 _LAYOUT_FIELDS: Final = tuple(field.name for field in fields(Layout))
-_TURN, _CHECKPOINT = changelog_formats(_changelog_schemas())
+_TURN, _CHECKPOINT = changelog_formats(changelog_schemas())
