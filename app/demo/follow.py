@@ -31,10 +31,13 @@ SAMPLE_EVERY: Final = 200_000
 # A tab and a newline are in none of the demo's ids.
 LOAD_SQL: Final = """
 create or replace table log as
-from read_csv($path, auto_detect = false, delim = '\t', header = false, quote = '', nullstr = '', columns = {
-    match: 'varchar', gone: 'boolean', overlap_start: 'bigint', overlap_end: 'bigint',
-    place: 'bigint'
-})
+from read_csv(
+    $path, auto_detect = false, delim = '\t', header = false, quote = '', nullstr = '',
+    columns = {
+        match: 'varchar', gone: 'boolean', overlap_start: 'bigint', overlap_end: 'bigint',
+        place: 'bigint'
+    }
+)
 """
 
 
