@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
     from app.properties import Property
 
-_MAX_FUTURE: Final = "1d"
 _HALF_RANGE: Final = 2**63
 
 
@@ -72,7 +71,8 @@ class Config(Table):
         validate_default=True,
         # It may hold passwords.
         repr=False,
-        description="any librdkafka property; [kafka.consumer] and [kafka.producer] for one client",
+        description='any librdkafka property; "bootstrap.servers" is mandatory; [kafka.consumer] '
+        "and [kafka.producer] for one kind of client",
     )
     left: SideTable
     right: SideTable
@@ -124,13 +124,14 @@ class Config(Table):
     def max_future(self) -> int | None:
         """How far ahead of the clock an event may be, in the job's unit; None = any."""
         raw = self.join.max_future
-        if raw == "off" or (raw is None and self.unit == "none"):
+        said = "max_future" in self.join.model_fields_set
+        if raw == "off" or (self.unit == "none" and not said):
             return None
         if self.unit == "none":
             raise ValueError(
                 'join.max_future must be "off" because unit = "none" has nothing to do with a clock'
             )
-        return self._ticks("join.max_future", _MAX_FUTURE if raw is None else raw)
+        return self._ticks("join.max_future", raw)
 
     @cached_property
     def idle_timeout_ms(self) -> int | None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import TYPE_CHECKING, Final, get_args
+from typing import TYPE_CHECKING, Final
 
-from pydantic import BaseModel
+from app.settings import table_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pydantic import ValidationError
+    from pydantic import BaseModel, ValidationError
     from pydantic_core import ErrorDetails
 
 SEPARATOR: Final = "; "
@@ -92,12 +92,5 @@ def _table_at(model: type[BaseModel], path: list[str]) -> type[BaseModel] | None
             return None
         fields = table.model_fields.items()
         found = [field.annotation for name, field in fields if part == (field.alias or name)]
-        table = _as_table(found[0]) if found else None
+        table = table_in(found[0]) if found else None
     return table
-
-
-def _as_table(annotation: object) -> type[BaseModel] | None:
-    for kind in (annotation, *get_args(annotation)):
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            return kind
-    return None

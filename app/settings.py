@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
+from pydantic_core import PydanticUndefined
 
 from app import units
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pydantic.fields import FieldInfo
 
 Unit = Literal["ms", "us", "ns", "none"]
 
@@ -143,8 +149,10 @@ class JoinTable(Table):
         ..., "duration", "how far behind the watermark an insert may still come (L)"
     )
     max_interval: Duration = setting(..., "duration", "the longest interval, end - start (D)")
-    max_future: Duration | None = setting(
-        None, 'duration or "off"', "how far ahead of the clock an event may be"
+    max_future: Duration = setting(
+        "1d",
+        'duration or "off"',
+        'how far ahead of the clock an event may be; unit "none" has no clock, hence "off"',
     )
     idle_timeout: Duration = setting(
         "off", 'duration or "off"', "after how long a side without records stops being waited for"
@@ -210,3 +218,42 @@ class LogTable(Table):
     level: Literal["debug", "info", "warning", "error"] = setting(
         "info", "", "the least level told"
     )
+
+
+class Setting(NamedTuple):
+    """A row of the README's table; `default` as it would be written in the file."""
+
+    key: str
+    unit: str
+    default: str
+    meaning: str
+
+
+def settings_of(table: type[BaseModel], prefix: str = "") -> Iterator[Setting]:
+    """Every setting of a table and of the tables in it, in the order of the file."""
+    for name, field in table.model_fields.items():
+        key = prefix + (field.alias or name)
+        inner = table_in(field.annotation)
+        if inner is not None:
+            yield from settings_of(inner, f"{key}.")
+            continue
+        extra = field.json_schema_extra
+        unit = str(extra.get("unit", "")) if isinstance(extra, dict) else ""
+        yield Setting(key, unit, _default(field), field.description or "")
+
+
+def table_in(annotation: object) -> type[BaseModel] | None:
+    """The table that a field holds, or may hold; None if it holds a value."""
+    for kind in (annotation, *get_args(annotation)):
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            return kind
+    return None
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "mandatory"
+    default = field.get_default()
+    if default in (None, "", PydanticUndefined):
+        return ""
+    return str(default) if isinstance(default, int) else f'"{default}"'
