@@ -114,7 +114,7 @@ def _within(name: str, convert: Convert, value: object) -> object:
         return convert(value)
     except Unfit as error:
         text = str(error)
-        inner = text.startswith(".")
+        inner = text.startswith((".", "["))
         raise Unfit(f"{name}{text}" if inner else f"{name} {text}") from None
 
 

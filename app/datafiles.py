@@ -98,6 +98,9 @@ class DataFile:
             raise self.wrong(reader.line_num, f"is not valid CSV: {error}") from None
         except UnicodeDecodeError as error:
             raise self.wrong(reader.line_num + 1, f"is not UTF-8: {error.reason}") from None
+        finally:
+            # The stream is not ours to close, which the wrapper would do when it is collected.
+            text.detach()
 
     def _json_lines(self) -> Iterator[Row]:
         for place, line in enumerate(self._stream, 1):
