@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 CONNECTIONS_MAX: Final = 32
 REQUEST_SECONDS_MAX: Final = 5
+_STOP_SECONDS: Final = 0.1
+"""How soon the server notices that it is to stop."""
 _PLAIN: Final = "text/plain; charset=utf-8"
 _JSON: Final = "application/json"
 
@@ -52,6 +54,8 @@ class Server(ThreadingMixIn, HTTPServer):
     """A running server; `close` stops it."""
 
     daemon_threads = True
+    # A full queue makes clients wait for seconds, where being hung up on tells them at once.
+    request_queue_size = 2 * CONNECTIONS_MAX
     # One worker to a port: sharing it would send the probes of one worker to another.
     allow_reuse_port = False
 
@@ -62,7 +66,9 @@ class Server(ThreadingMixIn, HTTPServer):
         self.registry = registry
         self._free = threading.BoundedSemaphore(CONNECTIONS_MAX)
         super().__init__(address, _Requests)
-        self._thread = threading.Thread(target=self.serve_forever, name="http", daemon=True)
+        self._thread = threading.Thread(
+            target=self.serve_forever, args=(_STOP_SECONDS,), name="http", daemon=True
+        )
         self._thread.start()
 
     @property

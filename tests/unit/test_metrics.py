@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from app.effects import Counts
+from app.metrics import LaneFigures, Metrics, SideFigures
+from schemas.records import Reason, Side
+
+TURN = Counts(1, 2, 3, 4, 5, 6, 7, 8, 0, {Reason.LATE: 9})
+FIGURES = LaneFigures(
+    "running", 4, 100, 7, 700, (SideFigures(100, 5, 2), SideFigures(None, 6, None))
+)
+
+
+def lines(registry: CollectorRegistry) -> set[str]:
+    text = generate_latest(registry).decode()
+    return {line for line in text.splitlines() if not line.startswith("#")}
+
+
+def test_figures_of_a_lane() -> None:
+    registry = CollectorRegistry()
+    metrics = Metrics(registry)
+    metrics.lane(3, FIGURES)
+    metrics.taken(3, Side.RIGHT, 10)
+    metrics.counted(3, TURN)
+    metrics.counted(3, TURN)
+    metrics.turn(0.2, 0.1)
+    found = lines(registry)
+    assert {
+        'spanjoin_lane_phase{lane="3",phase="running"} 1.0',
+        'spanjoin_lane_phase{lane="3",phase="restoring"} 0.0',
+        'spanjoin_lane_epoch{lane="3"} 4.0',
+        'spanjoin_state_rows{lane="3"} 7.0',
+        'spanjoin_state_bytes{lane="3"} 700.0',
+        'spanjoin_watermark{lane="3"} 100.0',
+        'spanjoin_side_watermark{lane="3",side="left"} 100.0',
+        'spanjoin_input_position{lane="3",side="right"} 6.0',
+        'spanjoin_input_lag{lane="3",side="left"} 2.0',
+        'spanjoin_records_total{lane="3",side="right"} 10.0',
+        'spanjoin_matches_total{lane="3"} 6.0',
+        'spanjoin_match_retractions_total{lane="3"} 8.0',
+        'spanjoin_rejects_total{lane="3",reason="late"} 18.0',
+        "spanjoin_turn_seconds_count 1.0",
+        "spanjoin_commit_seconds_sum 0.1",
+    } <= found
+    assert not any('side="right"' in line and "lag" in line for line in found)
+    assert not any("_created" in line for line in found)
+
+
+def test_what_is_not_known_any_more_has_no_series() -> None:
+    registry = CollectorRegistry()
+    metrics = Metrics(registry)
+    metrics.lane(3, FIGURES)
+    metrics.lane(3, FIGURES._replace(watermark=None))
+    assert not any(line.startswith("spanjoin_watermark{") for line in lines(registry))
+
+
+def test_a_lane_that_leaves_takes_its_series_along() -> None:
+    registry = CollectorRegistry()
+    metrics = Metrics(registry)
+    for lane in (3, 33):
+        metrics.lane(lane, FIGURES)
+        metrics.taken(lane, Side.LEFT, 1)
+        metrics.counted(lane, TURN)
+    metrics.forget(3)
+    metrics.forget(4)
+    found = lines(registry)
+    assert not any('lane="3"' in line for line in found)
+    assert any('lane="33"' in line for line in found)
