@@ -8,7 +8,7 @@ import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # likewise
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 ArrowException: type[Exception] = pa.ArrowException
@@ -26,17 +26,42 @@ _PRIMITIVES: Mapping[str, Any] = {
 }
 
 
-class ParquetWriter:
-    """Writes rows with the given columns (name, Avro type) to a Parquet file."""
+class NoColumn(Exception):
+    """An Avro type whose values no Arrow type holds: a union of several, or one of itself."""
 
-    def __init__(self, path: Path, columns: Sequence[tuple[str, Any]]) -> None:
+
+class ParquetWriter:
+    """Writes rows with the given columns (name, Avro type) to a Parquet file.
+
+    A value that no column type holds is written as what `as_text` makes of it.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        columns: Sequence[tuple[str, Any]],
+        as_text: Callable[[object], str],
+    ) -> None:
         named: dict[str, Any] = {}
-        fields = [pa.field(name, arrow_type(schema, named)) for name, schema in columns]
+        self._as_text = as_text
+        self._texts: list[str] = []
+        fields = []
+        for name, schema in columns:
+            try:
+                column = arrow_type(schema, named)
+            except NoColumn:
+                column = pa.string()
+                self._texts.append(name)
+            fields.append(pa.field(name, column))
         self._schema = pa.schema(fields)
         self._writer = pq.ParquetWriter(path, self._schema, compression="zstd")
 
-    def write(self, rows: Sequence[Mapping[str, object]]) -> None:
-        """Append rows as one row group."""
+    def write(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Append rows as one row group; a row without a column has nothing there."""
+        for name in self._texts:
+            for row in rows:
+                if row.get(name) is not None:
+                    row[name] = self._as_text(row[name])
         self._writer.write_table(pa.Table.from_pylist(rows, schema=self._schema))
 
     def close(self) -> None:
@@ -44,20 +69,25 @@ class ParquetWriter:
         self._writer.close()
 
 
-def arrow_type(schema: Any, named: dict[str, Any]) -> Any:  # noqa: ANN401
-    """The Arrow type that holds every value of an Avro type exactly; `named` collects names."""
+def arrow_type(schema: Any, named: dict[str, Any]) -> Any:  # noqa: ANN401 (both untyped)
+    """The Arrow type that holds every value of an Avro type exactly.
+
+    `named` collects the types that have a name, to be found where the name stands for them.
+    Raises NoColumn where there is none.
+    """
     if isinstance(schema, list):
         branches = [branch for branch in schema if branch != "null"]
-        types = [arrow_type(branch, named) for branch in branches]
-        # Values of a union of several types have no column of their own: they are told as text.
-        return types[0] if len(types) == 1 else pa.string()
+        if len(branches) != 1:
+            raise NoColumn
+        return arrow_type(branches[0], named)
     if isinstance(schema, str):
-        return _PRIMITIVES[schema] if schema in _PRIMITIVES else named.get(schema, pa.string())
+        if schema not in _PRIMITIVES and schema not in named:
+            raise NoColumn
+        return _PRIMITIVES.get(schema) or named[schema]
     match schema["type"]:
         case "record" | "error":
             fields = [
-                pa.field(field["name"], arrow_type(field["type"], named))
-                for field in schema["fields"]
+                (field["name"], arrow_type(field["type"], named)) for field in schema["fields"]
             ]
             found = pa.struct(fields)
         case "enum":
@@ -65,13 +95,10 @@ def arrow_type(schema: Any, named: dict[str, Any]) -> Any:  # noqa: ANN401
         case "fixed":
             found = pa.binary(schema["size"])
         case "array":
-            found = pa.list_(arrow_type(schema["items"], named))
+            return pa.list_(arrow_type(schema["items"], named))
         case "map":
-            found = pa.map_(pa.string(), arrow_type(schema["values"], named))
+            return pa.map_(pa.string(), arrow_type(schema["values"], named))
         case inner:
             return arrow_type(inner, named)
-    if "name" in schema:
-        space = schema.get("namespace")
-        named[schema["name"]] = found
-        named[f"{space}.{schema['name']}"] = found
+    named[schema["name"]] = found
     return found

@@ -181,6 +181,24 @@ class Config(Table):
         """An event's time in ms, for Kafka's timestamps; plain numbers stay as they are."""
         return ts // units.TICKS_PER_MS.get(self.unit, 1)
 
+    def time_scale(self, side: Side) -> int:
+        """How many of the job's units one unit of a side's times is.
+
+        Raises ValueError where that is no whole number: digits would be lost.
+        """
+        own = self.side(side).time_unit
+        if own is None or own == self.unit:
+            return 1
+        if own == "none" or self.unit == "none":
+            raise ValueError(f'is "{own}", which cannot be turned into unit = "{self.unit}"')
+        scale, rest = divmod(units.NANOSECONDS_OF[own], units.NANOSECONDS_OF[self.unit])
+        if rest:
+            raise ValueError(
+                f'is "{own}", finer than unit = "{self.unit}": digits would be lost; '
+                f'set unit = "{own}"'
+            )
+        return scale
+
     @model_validator(mode="after")
     def _check(self) -> Self:
         if found := list(self._problems()):
@@ -201,12 +219,10 @@ class Config(Table):
                 "or no event would be in range"
             )
         for side in Side:
-            unit = self.side(side).time_unit
-            if unit is not None and unit != self.unit:
-                found.append(
-                    f'{side.name.lower()}.time_unit = "{unit}" differs from unit = "{self.unit}": '
-                    "both sides must be in the job's unit in this version"
-                )
+            try:
+                self.time_scale(side)
+            except ValueError as error:
+                found.append(f"{side.name.lower()}.time_unit {error}")
         return found
 
     def _topic_problems(self) -> list[str]:

@@ -6,9 +6,8 @@ import json
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from schemas.codec import AvroCodec, Fields
-
 from app.errors import UsageError
+from schemas.codec import AvroCodec, Fields
 from schemas.records import Side
 
 if TYPE_CHECKING:
@@ -53,6 +52,10 @@ def make_codec(config: Config) -> AvroCodec:
     schemas = [side_schema(config, side) for side in Side]
     left, right = (side_fields(config, side, schemas[side]) for side in Side)
     try:
-        return AvroCodec(([schemas[Side.LEFT]], [schemas[Side.RIGHT]]), (left, right))
+        return AvroCodec(
+            ([schemas[Side.LEFT]], [schemas[Side.RIGHT]]),
+            (left, right),
+            (config.time_scale(Side.LEFT), config.time_scale(Side.RIGHT)),
+        )
     except ValueError as error:
         raise UsageError(f"{config.path}: {error}") from None

@@ -104,11 +104,14 @@ def _encoded(
     if key not in row.values:
         known = ", ".join(row.values)
         raise Unfit(f"column {key} is missing: name the join key's with --key (there: {known})")
+    record = conversion.record(row.values)
     try:
-        return _key_bytes(key, row.values), encode(conversion.record(row.values))
+        return _key_bytes(key, row.values), encode(record)
     except UnicodeEncodeError:
         # JSON can spell half of a surrogate pair, which is no text.
-        raise Unfit("has a text with a character that UTF-8 cannot hold") from None
+        raise Unfit(f"{key} has a character that UTF-8 cannot hold") from None
+    except ValueError as error:
+        raise Unfit(f"does not fit the schema: {error}") from None
 
 
 def _key_bytes(name: str, values: Mapping[str, Any]) -> bytes | None:

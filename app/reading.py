@@ -25,10 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from schemas.codec import AvroCodec
-
     from app.config import Config
     from app.kafka.scan import Read
+    from schemas.codec import AvroCodec
 
 TABLE_ROWS: Final = 20
 
@@ -84,7 +83,7 @@ class Source:
         match_id = key.decode("utf-8", "backslashreplace")
         try:
             return {"id": match_id, **self.codec.decode_match(value)}
-        except (ArithmeticError, EOFError, LookupError, TypeError, ValueError) as error:
+        except ValueError as error:
             raise UsageError(
                 f"match {match_id} of {self.topic} cannot be decoded ({error}): give the schemas "
                 "that it was written with"

@@ -47,8 +47,7 @@ class JsonLines:
 
     def write(self, row: Row) -> None:
         """Write a line."""
-        text = json.dumps(plain(row), ensure_ascii=False, separators=(",", ":"))
-        self._stream.write(f"{text}\n")
+        self._stream.write(f"{_text(row)}\n")
 
     def close(self) -> None:
         """Nothing is held back."""
@@ -78,7 +77,7 @@ class Parquet:
         # Half a second of imports, which the other formats need not wait for.
         from app.arrow import ParquetWriter  # noqa: PLC0415
 
-        self._writer = ParquetWriter(path, columns)
+        self._writer = ParquetWriter(path, columns, _text)
         self._rows: list[Row] = []
 
     def write(self, row: Row) -> None:
@@ -150,9 +149,11 @@ def plain(value: object) -> Any:  # noqa: ANN401 (JSON)
 def _cell(value: object) -> object:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, dict | list):
-        return json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"))
-    return plain(value)
+    return _text(value) if isinstance(value, dict | list) else plain(value)
+
+
+def _text(value: object) -> str:
+    return json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"))
 
 
 class Words:

@@ -118,7 +118,9 @@ class SideTable(Table):
         None, "file", "the Avro schema of its values; without it the default event", alias="schema"
     )
     fields_: FieldNames | None = Field(None, alias="fields", description="the field map")
-    time_unit: Unit | None = setting(None, "", "the unit of its times; the job's if not said")
+    time_unit: Literal["s", "ms", "us", "ns", "none"] | None = setting(
+        None, "", "the unit of its times; the job's if not said, and never finer"
+    )
 
     @property
     def fields(self) -> FieldNames:

@@ -97,31 +97,33 @@ def test_parquet_is_exact(tmp_path: Path) -> None:
     nested = json.loads(json.dumps(MATCH))
     nested["fields"][2]["type"]["fields"] += [
         {"name": "tags", "type": {"type": "array", "items": "string"}},
-        {"name": "inner", "type": {"type": "record", "name": "I", "fields": [
+        {"name": "inner", "type": {"type": "record", "name": "spanjoin.I", "fields": [
             {"name": "x", "type": ["null", "double"]}]}},
         {"name": "again", "type": "spanjoin.I"},
         {"name": "map", "type": {"type": "map", "values": "int"}},
         {"name": "fixed", "type": {"type": "fixed", "name": "F", "size": 2}},
         {"name": "time", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "either", "type": ["null", "long", {"type": "array", "items": "bytes"}]},
     ]  # fmt: skip
     nested["fields"][3]["type"] = EVENT
     nested["fields"][2]["type"]["name"] = "Left"
     path = tmp_path / "x.parquet"
     extra = {
         "tags": ["a"], "inner": {"x": 1.5}, "again": {"x": None}, "map": {"a": 1},
-        "fixed": b"\x00\xff", "time": 5,
+        "fixed": b"\x00\xff", "time": 5, "either": [b"\xff"],
     }  # fmt: skip
     sink = Parquet(path, list(columns_of(nested)))
     sink.write(row(left=event("a", payload=b"\xff\x00", **extra)))
-    sink.write(row(left=event("c", **extra)))
+    sink.write(row(left=event("c", **{**extra, "either": None})))
     sink.close()
     table = pq.read_table(path)
-    assert table.column_names[:15] == [*COLUMNS[:9], *(f"left_{name}" for name in extra)]
+    assert table.column_names[:16] == [*COLUMNS[:9], *(f"left_{name}" for name in extra)]
     first, second = table.to_pylist()
     assert (first["end"], first["left_start"]) == (2**63 - 1, 2**53 + 1)
     assert first["left_payload"] == b"\xff\x00"
     assert first["left_inner"] == {"x": 1.5}
     assert first["left_map"] == [("a", 1)]
+    assert json.loads(first["left_either"]) == ["\xff"]
     assert first["left_fixed"] == b"\x00\xff"
     assert (second["left_id"], second["left_payload"]) == ("c", None)
     assert str(table.schema.field("end").type) == "int64"
