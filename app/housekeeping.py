@@ -107,7 +107,7 @@ class Housekeeping:
                 del self.worker.retired[number]
                 directory = self.worker.lane_directory(number)
                 self.worker.threads.submit(shutil.rmtree, directory, ignore_errors=True)
-                _log.info("lane", lane=number, event="stale copy removed")
+                _log.info("stale copy removed", lane=number)
 
     def _watch(self) -> None:
         """Compare the topics with what they were when the worker started."""

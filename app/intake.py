@@ -6,18 +6,18 @@ does not run here (any more, or yet) is dropped, because its position has not mo
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from schemas.records import Side
 
 if TYPE_CHECKING:
-    from schemas.codec import AvroCodec
-
     from app.config import Config
     from app.idleness import Idleness
     from app.kafka.inputs import Inputs, Polled
     from app.process import Running
+    from schemas.codec import AvroCodec
 
 HELD_TURNS_MAX: Final = 8
 """Records read ahead of their turn, over all lanes, in multiples of `turn.max_records`."""
@@ -36,6 +36,7 @@ class Intake:
 
     def accept(self, polled: Polled) -> None:
         """Decode what came for running lanes, and note which sides are read to their end."""
+        now = self.config.now_in_unit(time.time() * 1000)
         for (side, lane), incoming in polled.records.items():
             running = self.running.get(lane)
             if running is None:
@@ -48,7 +49,7 @@ class Intake:
                     continue
             running.expected[side] = fresh[-1][0] + 1
             running.drained[side] = False
-            running.inbox.push(side, self.codec.decode_batch(side, fresh))
+            running.inbox.push(side, self.codec.decode_batch(side, fresh), now)
             self.idleness.heard(side, lane)
             if not running.held[side] and running.inbox.waiting(side) > self._held_max():
                 running.held[side] = True

@@ -31,7 +31,7 @@ class Running:
     """Next offset after the lane's newest changelog record."""
     changelog_first: int
     """Offset of the first record of the newest committed turn or claim."""
-    inbox: Inbox = field(default_factory=Inbox)
+    inbox: Inbox = field(init=False)
     expected: list[int] = field(default_factory=lambda: [0, 0])
     """Per side, the offset below which everything has been put into the inbox."""
     drained: list[bool] = field(default_factory=lambda: [False, False])
@@ -40,6 +40,7 @@ class Running:
     """Per side, whether fetching is paused because too much waits."""
 
     def __post_init__(self) -> None:
+        self.inbox = Inbox(self.settings, self.checkpoint.watermarks)
         self.expected = list(self.positions)
 
     @property
@@ -49,7 +50,7 @@ class Running:
 
     def restart_reading(self) -> None:
         """Forget what was read ahead: it is read again from the committed positions."""
-        self.inbox.clear()
+        self.inbox.clear(self.checkpoint.watermarks)
         self.expected = list(self.positions)
         self.drained = [False, False]
         self.held = [False, False]

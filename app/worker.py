@@ -380,4 +380,4 @@ class Worker:
 
     def _observe(self, lane: Lane, event: str, **details: object) -> None:
         held_ms = round((time.monotonic() - lane.assigned_at) * 1000)
-        _log.info("lane", lane=lane.number, event=event, held_ms=held_ms, **details)
+        _log.info(event, lane=lane.number, held_ms=held_ms, **details)

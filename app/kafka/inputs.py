@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from app.errors import Abort, SpanjoinError, UsageError
+from app.errors import Abort, UsageError
 from app.kafka.failures import of_consumer
 from app.kafka.membership import read_membership
 from schemas.records import Side
@@ -245,7 +245,7 @@ class Inputs:
         """
         try:
             call()
-        except (KafkaException, SpanjoinError, AssertionError, OSError, RuntimeError) as error:
+        except Exception as error:  # noqa: BLE001 (whatever it is, it must wait)
             self._failure = self._failure or error
 
 
