@@ -182,6 +182,10 @@ class Transactions:
         except (Abort, BufferError) as error:
             self._abort(producer)
             raise Abort(str(error)) from error
+        except SystemError as error:
+            # The client has called a delivery report on top of the fatal error that it was about
+            # to raise.
+            raise Renew(f"fenced while records were on their way: {error}") from error
         return written
 
     def _produce(self, producer: Producer, writes: Sequence[LaneWrite]) -> dict[int, Written]:
