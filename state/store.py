@@ -46,17 +46,7 @@ from state.checkpoint import (
     encode_bucket,
     encode_checkpoint,
 )
-from state.disk import (
-    StateDirTaken,
-    StateLock,
-    StoreDamaged,
-    StoreError,
-    StoreFull,
-    StoreLocked,
-    bytes_in,
-    lock_state_dir,
-    store_error,
-)
+from state.disk import StoreDamaged, StoreError, bytes_in, store_error
 from state.keys import ROW, bucket_range, parse_row_key, parse_row_value, window_prefix
 from state.presence import Presence
 
@@ -65,18 +55,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from state.window import StoredRow
-
-__all__ = [
-    "LaneStore",
-    "Resources",
-    "StateDirTaken",
-    "StateLock",
-    "StoreDamaged",
-    "StoreError",
-    "StoreFull",
-    "StoreLocked",
-    "lock_state_dir",
-]
 
 OPEN_FILES_MAX: Final = 64
 """Descriptors of one lane; at least six are in use even by an empty one."""
