@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
 
 from rich.table import Table
+from rich.text import Text
 
 from app.console import console
 from app.errors import UsageError
@@ -128,7 +129,7 @@ def _show_table(config: Config, request: Request, source: Source) -> None:
     count = 0
     for live in source.live():
         for key in list(live)[: max(limit - count, 0)]:
-            table.add_row(*words.cells(source.row(key, live[key])))
+            table.add_row(*map(Text, words.cells(source.row(key, live[key]))))
         count += len(live)
     with _stream(request.output) as stream:
         if table.row_count:

@@ -180,7 +180,7 @@ class Words:
             for name, value in record.items()
             if name not in known and value is not None
         ]
-        return " ".join([str(record.get(names.id, "?")), *data])
+        return printable(" ".join([str(record.get(names.id, "?")), *data]))
 
 
 def moment(ticks: int, unit: str) -> str:
@@ -195,6 +195,14 @@ def moment(ticks: int, unit: str) -> str:
         return str(ticks)
     text = f"{time:%Y-%m-%d %H:%M:%S}"
     return f"{text}.{rest:0{len(str(1000 * per_ms)) - 1}d}" if rest else text
+
+
+def printable(text: str) -> str:
+    """A text without characters that would move a terminal's cursor or change its colours."""
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
 
 
 def _short(value: object) -> str:

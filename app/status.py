@@ -167,22 +167,31 @@ def show(config: Config, status: Mapping[str, Any]) -> None:
     """Print the lanes as a table."""
     table = Table(title=f"{status['name']}: {len(status['lanes'])} lanes")
     for heading in ("lane", "phase", "owner"):
-        table.add_column(heading, no_wrap=heading != "owner")
-    for heading in ("epoch", "watermark", "left lag", "right lag", "rows", "bytes"):
+        table.add_column(heading)
+    for heading in ("epoch", "watermark", "left", "right", "rows", "bytes"):
         table.add_column(heading, justify="right", no_wrap=True)
     for lane in status["lanes"]:
-        watermark = lane["watermark"]
         table.add_row(
             str(lane["lane"]),
             lane["phase"] or "-",
             lane["owner"] or "-",
             str(lane["epoch"]),
-            "-" if watermark is None else moment(watermark, config.unit),
-            *(_number(lane[side.name.lower()]["lag"]) for side in Side),
+            _time(lane["watermark"], config.unit),
+            *(_side_cell(lane[side.name.lower()], config.unit) for side in Side),
             _number(lane["rows"]),
             _number(lane["bytes"]),
         )
     console().print(table)
+
+
+def _side_cell(side: Mapping[str, int | None], unit: str) -> str:
+    """Position and lag, and below them how far the side's time has come."""
+    reached = _time(side["watermark"], unit)
+    return f"{_number(side['position'])}, lag {_number(side['lag'])}\n{reached}"
+
+
+def _time(ticks: int | None, unit: str) -> str:
+    return "-" if ticks is None else moment(ticks, unit)
 
 
 def _number(value: int | None) -> str:

@@ -164,7 +164,7 @@ def test_a_table_says_what_a_person_looks_for(tmp_path: Path) -> None:
     found = words.cells({"start": 0, "end": 1000, "left": left, "right": event("JFK")})
     assert found == (
         "1970-01-01 00:00:00 - 1970-01-01 00:00:01",
-        "UA 1545 payload=\\xff\n carrier=UA delay=1.5",
+        "UA 1545 payload=\\xff\\n carrier=UA delay=1.5",
         "JFK",
     )
 
