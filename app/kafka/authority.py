@@ -143,10 +143,12 @@ class Authority:
         return seen
 
     def limits(self) -> Limits:
-        """Largest record each topic we write to takes, in bytes."""
+        """Largest record each topic we write to takes, in bytes; the client's own limit counts."""
         config = self._config
         topics = (config.output.topic, config.changelog_topic, config.rejects_topic)
-        return Limits(*self._asked("topic limits", lambda: self._limits(topics)))
+        found = self._asked("topic limits", lambda: self._limits(topics))
+        client = config.producer_properties().get("message.max.bytes")
+        return Limits(*(limit if client is None else min(limit, int(client)) for limit in found))
 
     def truncate(self, offsets: Mapping[int, int]) -> None:
         """Delete the changelog below these offsets, by lane; does not wait.

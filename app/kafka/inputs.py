@@ -83,9 +83,10 @@ def consumer_properties(config: Config, client_id: str) -> dict[str, str | int |
     return {
         **_DEFAULTS,
         **(_CLASSIC if classic else {}),
-        "client.id": client_id,
         **user,
         **_CONSUMER,
+        # `spanjoin status` finds the owner of a lane among the group's members by it.
+        "client.id": client_id,
         "group.id": config.name,
     }
 

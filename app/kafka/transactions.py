@@ -102,10 +102,10 @@ def producer_properties(
     """Properties of the transactional producer but for its id."""
     return {
         **_DEFAULTS,
-        "client.id": client_id,
         "message.max.bytes": max(limits),
         **config.producer_properties(),
         **_FIXED,
+        "client.id": client_id,
     }
 
 
