@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from schemas.varint import Malformed, read_int, read_long, read_time
+from schemas.varint import Malformed, read_int, read_long, take_long
 
 if TYPE_CHECKING:
     from schemas.match_schema import Json
@@ -21,17 +21,16 @@ if TYPE_CHECKING:
 Skip = Callable[[bytes, int], int]
 """(buffer, position) -> position after one datum. Raises Malformed or IndexError."""
 
-Read = Callable[[bytes, int], tuple[Any, int]]
-"""(buffer, position) -> one datum and the position after it. Raises Malformed or IndexError."""
-
+Take = Callable[[bytes, int, list[Any]], int]
+"""Like Skip; appends the datum to the list."""
 
 _ONE_BYTE_MAX: Final = 127
 
 
 class _Step(NamedTuple):
-    """One field of the record: read if it is wanted, else passed over."""
+    """One field of the record: taken if it is wanted, else passed over."""
 
-    read: Read | None
+    take: Take | None
     skip: Skip
 
 
@@ -56,7 +55,7 @@ def plan_of(schema: Json, named: Mapping[str, Json], wanted: Mapping[str, frozen
     for field in schema["fields"]:
         name, kind = field["name"], types.resolved(field["type"])
         if name in wanted:
-            plan.append(_Step(types.read(kind, name, wanted[name]), _skip_null))
+            plan.append(_Step(types.take(kind, name, wanted[name]), _skip_null))
         else:
             plan.append(_Step(None, types.skip(kind)))
     return plan
@@ -69,12 +68,8 @@ def read_fields(plan: Plan, body: bytes, at: int) -> list[Any]:
     """
     found: list[Any] = []
     try:
-        for read, skip in plan:
-            if read is None:
-                at = skip(body, at)
-            else:
-                value, at = read(body, at)
-                found.append(value)
+        for take, skip in plan:
+            at = skip(body, at) if take is None else take(body, at, found)
     except IndexError:
         raise Malformed("the value ends in the middle of a field") from None
     except UnicodeDecodeError as error:
@@ -91,20 +86,33 @@ def read_fields(plan: Plan, body: bytes, at: int) -> list[Any]:
     return found
 
 
+# A size or an index in one byte, not negative, is an even number below 128. Nearly all are, and the
+# functions below take that short way first.
+
+
 def _read_size(body: bytes, at: int) -> tuple[int, int]:
-    size = body[at]
-    if size <= _ONE_BYTE_MAX and not size & 1:
-        return size >> 1, at + 1
     size, at = read_long(body, at)
     if size < 0:
         raise Malformed(f"a length is {size}")
     return size, at
 
 
-def _read_string(body: bytes, at: int) -> tuple[str, int]:
-    size, at = _read_size(body, at)
+def _take_string(body: bytes, at: int, found: list[Any]) -> int:
+    size = body[at]
+    if size <= _ONE_BYTE_MAX and not size & 1:
+        size >>= 1
+        at += 1
+    else:
+        size, at = _read_size(body, at)
     end = at + size
-    return body[at:end].decode(), end
+    found.append(body[at:end].decode())
+    return end
+
+
+def _take_int(body: bytes, at: int, found: list[Any]) -> int:
+    number, at = read_int(body, at)
+    found.append(number)
+    return at
 
 
 def _skip_null(_body: bytes, at: int) -> int:
@@ -126,12 +134,15 @@ def _skip_long(body: bytes, at: int) -> int:
 
 
 def _skip_bytes(body: bytes, at: int) -> int:
+    size = body[at]
+    if size <= _ONE_BYTE_MAX and not size & 1:
+        return at + 1 + (size >> 1)
     size, at = _read_size(body, at)
     return at + size
 
 
 def _skip_string(body: bytes, at: int) -> int:
-    return _read_string(body, at)[1]
+    return _take_string(body, at, [])
 
 
 _SKIPS: Final[Mapping[str, Skip]] = {
@@ -144,16 +155,15 @@ _SKIPS: Final[Mapping[str, Skip]] = {
     "bytes": _skip_bytes,
     "string": _skip_string,
 }
-_READS: Final[Mapping[str, Read]] = {"int": read_int, "long": read_time, "string": _read_string}
+_TAKES: Final[Mapping[str, Take]] = {
+    "int": _take_int,
+    "long": take_long,
+    "string": _take_string,
+}
 
 
 def _index_of(body: bytes, at: int, count: int, what: str) -> tuple[int, int]:
-    index = body[at]
-    if index <= _ONE_BYTE_MAX:
-        at += 1
-        index = (index >> 1) ^ -(index & 1)
-    else:
-        index, at = read_long(body, at)
+    index, at = read_long(body, at)
     if not 0 <= index < count:
         raise Malformed(f"{what} has no number {index}")
     return index, at
@@ -236,27 +246,30 @@ class _Types:
         fields = [self.skip(field["type"]) for field in kind["fields"]]
         return lambda body, at: _skip_record(fields, body, at)
 
-    def read(self, kind: Json, field: str, allowed: frozenset[str]) -> Read:
-        """The function that reads one wanted field of this type, or a union with it."""
+    def take(self, kind: Json, field: str, allowed: frozenset[str]) -> Take:
+        """The function that takes one wanted field of this type, or a union with it."""
         branches = [self.resolved(branch) for branch in kind] if isinstance(kind, list) else [kind]
         if allowed.isdisjoint(map(_name_of, branches)):
             names = " or ".join(map(_name_of, branches))
             raise ValueError(f"field {field!r} is {names}, not {' or '.join(sorted(allowed))}")
         if not isinstance(kind, list):
-            return _reader(kind)
-        reads = [
-            _reader(branch) if _name_of(branch) in allowed else _refuser(field, _name_of(branch))
+            return _taker(kind)
+        takes = [
+            _taker(branch) if _name_of(branch) in allowed else _refuser(field, _name_of(branch))
             for branch in branches
         ]
 
-        def read(body: bytes, at: int) -> tuple[Any, int]:
-            index, at = _index_of(body, at, len(reads), "a union")
-            return reads[index](body, at)
+        def take(body: bytes, at: int, found: list[Any]) -> int:
+            index, at = _index_of(body, at, len(takes), "a union")
+            return takes[index](body, at, found)
 
-        return read
+        return take
 
 
 def _skip_union(branches: list[Skip], body: bytes, at: int) -> int:
+    index = body[at]
+    if index < len(branches) * 2 <= _ONE_BYTE_MAX and not index & 1:
+        return branches[index >> 1](body, at + 1)
     index, at = _index_of(body, at, len(branches), "a union")
     return branches[index](body, at)
 
@@ -271,20 +284,25 @@ def _name_of(kind: Json) -> str:
     return "union" if isinstance(kind, list) else kind["type"] if isinstance(kind, dict) else kind
 
 
-def _reader(kind: Json) -> Read:
+def _taker(kind: Json) -> Take:
     if not isinstance(kind, dict):
-        return _READS[kind]
-    symbols = kind["symbols"]
+        return _TAKES[kind]
+    symbols = list(kind["symbols"])
 
-    def read(body: bytes, at: int) -> tuple[str, int]:
+    def take(body: bytes, at: int, found: list[Any]) -> int:
+        index = body[at]
+        if index < len(symbols) * 2 <= _ONE_BYTE_MAX and not index & 1:
+            found.append(symbols[index >> 1])
+            return at + 1
         index, at = _index_of(body, at, len(symbols), f"enum {kind['name']}")
-        return symbols[index], at
+        found.append(symbols[index])
+        return at
 
-    return read
+    return take
 
 
-def _refuser(field: str, name: str) -> Read:
-    def refuse(_body: bytes, _at: int) -> tuple[Any, int]:
+def _refuser(field: str, name: str) -> Take:
+    def refuse(_body: bytes, _at: int, _found: list[Any]) -> int:
         raise Malformed(f"field {field!r} is {name}")
 
     return refuse

@@ -7,7 +7,7 @@ when they are full. Invariant: with or without a remembered part the result is t
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 _SEVEN: Final = 127
 _MORE: Final = 128
@@ -84,18 +84,23 @@ def read_int(body: bytes, at: int) -> tuple[int, int]:
     return number, after
 
 
-def read_time(body: bytes, at: int) -> tuple[int, int]:
-    """`read_long`, faster where the number is a time in ms."""
+def take_long(body: bytes, at: int, found: list[Any]) -> int:
+    """Appends an int64, returns the position after it; fastest for a time in ms.
+
+    Raises as `read_long` does.
+    """
     low = body[at]
     high = _highs.get(body[at + 2 : at + _TIME_BYTES])
     if high is not None and low > _SEVEN < body[at + 1]:
         zigzag = low + (body[at + 1] << 7) + high
-        return (zigzag >> 1) ^ -(zigzag & 1), at + _TIME_BYTES
+        found.append((zigzag >> 1) ^ -(zigzag & 1))
+        return at + _TIME_BYTES
     number, after = read_long(body, at)
+    found.append(number)
     if after - at == _TIME_BYTES:
         if len(_highs) >= _REMEMBERED_MAX:
             _highs.clear()
         zigzag = (number << 1) ^ (number >> 63)
         # Less what marks that more follows in the two bytes that will be added to it.
         _highs[body[at + 2 : after]] = (zigzag >> _LOW_BITS << _LOW_BITS) - _LOW_MORE
-    return number, after
+    return after
