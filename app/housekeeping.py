@@ -57,6 +57,7 @@ class Housekeeping:
             self._watch()
         if self._is_due("truncate", TRUNCATE_EVERY_S):
             self._truncate()
+            self.worker.reached("truncated")
             self._remove_stale_copies()
         if self._is_due("collect", COLLECT_EVERY_S):
             # Automatic collection is off: it cost a third of the run. Cycles are rare here.
@@ -108,6 +109,7 @@ class Housekeeping:
                 directory = self.worker.lane_directory(number)
                 self.worker.threads.submit(shutil.rmtree, directory, ignore_errors=True)
                 _log.info("stale copy removed", lane=number)
+                self.worker.reached("stale copy removed")
 
     def _watch(self) -> None:
         """Compare the topics with what they were when the worker started."""

@@ -23,7 +23,7 @@ import structlog
 
 from app import health
 from app.endings import ENDINGS, ending
-from app.errors import EXIT_DONE, EXIT_RESTART, SpanjoinError, Unreachable, UsageError
+from app.errors import EXIT_CRASH, EXIT_DONE, EXIT_RESTART, SpanjoinError, Unreachable, UsageError
 from app.figures import unready
 from app.formats import make_codec
 from app.housekeeping import Housekeeping
@@ -31,6 +31,7 @@ from app.kafka.authority import Authority
 from app.kafka.transactions import Limits, Topics, Transactions, producer_properties
 from app.metrics import Metrics
 from app.ownership import Identity
+from app.steps import Reached, nobody
 from app.topics import prepare_topics
 from app.worker import Worker
 from state.disk import StateDirTaken, lock_state_dir
@@ -65,8 +66,10 @@ class Connected(NamedTuple):
 
 @dataclass(slots=True)
 class Process:
-    """State of the process that other threads look at."""
+    """One run: what it was asked, and its state that other threads look at."""
 
+    accept_bounds: bool = False
+    reached: Reached = nobody
     stopping: threading.Event = field(default_factory=threading.Event)
     beat: float = field(default_factory=time.monotonic)
     """When the loop last came round (monotonic s)."""
@@ -96,12 +99,14 @@ class Process:
         return unready(dict(self.worker.lanes)) if self.worker is not None else "starting"
 
 
-def run_worker(config: Config, *, accept_bounds: bool = False) -> int:
+def run_worker(config: Config, *, accept_bounds: bool = False, reached: Reached = nobody) -> int:
     """Run one worker until it is told to stop; returns its exit code.
+
+    `reached` is told of every step of the worker, see `app.steps`.
 
     Raises UsageError, Crash or Fenced, each with the exit code it stands for.
     """
-    process = Process()
+    process = Process(accept_bounds, reached)
     try:
         lock = lock_state_dir(config.state.dir)
     except StateDirTaken as taken:
@@ -113,12 +118,11 @@ def run_worker(config: Config, *, accept_bounds: bool = False) -> int:
         threading.Thread(target=_watch, args=(process,), name="watchdog", daemon=True).start()
         threads = ThreadPoolExecutor(HELPER_THREADS, thread_name_prefix="helper")
         try:
-            return _work(config, identity, process, threads, accept_bounds=accept_bounds)
+            return _work(config, identity, process, threads)
         finally:
             process.stopping.set()
             failure = sys.exc_info()[1]
-            code = failure.exit_code if isinstance(failure, SpanjoinError) else EXIT_DONE
-            _end_within(CLOSE_WITHIN_S, code if failure is None or code else 1, failure)
+            _end_within(CLOSE_WITHIN_S, _exit_code(failure), failure)
             threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -127,15 +131,13 @@ def _work(
     identity: Identity,
     process: Process,
     threads: ThreadPoolExecutor,
-    *,
-    accept_bounds: bool,
 ) -> int:
     authority = Authority(config, identity.worker, process.stopping)
     connected = _connect(config, process, threads, authority)
     if connected is None:
         return EXIT_DONE
     process.waiting_for = "joining the group"
-    worker = _worker(config, identity, authority, connected, threads, accept_bounds=accept_bounds)
+    worker = _worker(config, identity, process, authority, connected, threads)
     process.worker = worker
     process.housekeeping = Housekeeping(worker, connected.lanes)
     gc.collect()
@@ -162,11 +164,10 @@ def _work(
 def _worker(
     config: Config,
     identity: Identity,
+    process: Process,
     authority: Authority,
     connected: Connected,
     threads: ThreadPoolExecutor,
-    *,
-    accept_bounds: bool,
 ) -> Worker:
     topics = Topics(
         left=config.left.topic,
@@ -184,6 +185,7 @@ def _worker(
             producer_properties(config, identity.worker, connected.limits),
             topics,
             connected.limits,
+            process.reached,
         ),
         authority=authority,
         codec=make_codec(config),
@@ -192,7 +194,8 @@ def _worker(
         resources=Resources(int(memory * BLOCK_CACHE_SHARE), WRITE_BUFFER_BYTES),
         threads=threads,
         metrics=Metrics(),
-        accept_bounds=accept_bounds,
+        accept_bounds=process.accept_bounds,
+        reached=process.reached,
     )
 
 
@@ -278,6 +281,12 @@ def _end_within(seconds: float, code: int, failure: BaseException | None) -> Non
         _exit(code)
 
     threading.Thread(target=end, name="end", daemon=True).start()
+
+
+def _exit_code(failure: BaseException | None) -> int:
+    if failure is None:
+        return EXIT_DONE
+    return failure.exit_code if isinstance(failure, SpanjoinError) else EXIT_CRASH
 
 
 def _exit(code: int) -> None:

@@ -32,6 +32,7 @@ from app.process import (
     plan_turn,
     settle_turn,
 )
+from app.steps import Reached, nobody
 from rebalance.lanes import Lane
 from rebalance.phases import Signal
 from rebalance.takeover import Takeovers
@@ -42,11 +43,10 @@ from state.disk import StoreError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from schemas.codec import AvroCodec
-
     from app.config import Config
     from app.kafka.authority import Authority
     from app.metrics import Metrics
+    from schemas.codec import AvroCodec
     from state.store import Resources
 
 IDLE_WAIT_S: Final = 0.005
@@ -78,6 +78,8 @@ class Worker:
     threads: Executor
     metrics: Metrics
     accept_bounds: bool = False
+    reached: Reached = nobody
+    """Told of every step; see `app.steps`."""
     lanes: dict[int, Lane] = field(default_factory=dict)
     running: dict[int, Running] = field(default_factory=dict)
     retired: dict[int, float] = field(default_factory=dict)
@@ -310,6 +312,7 @@ class Worker:
             # If this fails the process ends: the changelog has the turn.
             store = self.lanes[plan.lane].opened
             store.apply(plan.rows, plan.buckets, plan.checkpoint, written[plan.lane].position)
+        self.reached(f"{plans[0].kind}.stored")
         return written
 
     @property
@@ -349,6 +352,7 @@ class Worker:
         would apply it twice. So every lane is taken over anew, from its last committed state.
         """
         _log.warning("producer thrown away, every lane is restored", why=why)
+        self.reached("renewed")
         self._renew = None
         self._busy = False
         self.producers.retire()
@@ -381,3 +385,4 @@ class Worker:
     def _observe(self, lane: Lane, event: str, **details: object) -> None:
         held_ms = round((time.monotonic() - lane.assigned_at) * 1000)
         _log.info(event, lane=lane.number, held_ms=held_ms, **details)
+        self.reached(event)

@@ -199,8 +199,9 @@ class Takeovers:
             return
         lane.fenced |= fenced.names
         lane.bound = fenced.bound
+        self.observe(lane, "fenced", names=len(fenced.names))
         lane.signal(Signal.BOUNDED)
-        self.observe(lane, "install", fenced=len(fenced.names), end=fenced.bound.changelog.end)
+        self.observe(lane, "install", end=fenced.bound.changelog.end)
 
     def _installed(self, lane: Lane) -> bool:
         """Whether everything below the bound was replayed and agrees with the cluster."""

@@ -23,6 +23,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 
 from app.errors import Abort, Renew
 from app.kafka.failures import in_transaction, of_request
+from app.steps import Reached, nobody
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -118,7 +119,9 @@ class Transactions:
         properties: dict[str, str | int | bool],
         topics: Topics,
         limits: Limits,
+        reached: Reached = nobody,
     ) -> None:
+        self._reached = reached
         self._name = name
         self._properties = properties
         self._topics = topics
@@ -169,10 +172,15 @@ class Transactions:
             producer.begin_transaction()
         except KafkaException as error:
             raise Renew(str(error)) from error
+        kind = writes[0].kind
+        self._reached(f"{kind}.begun")
         try:
-            written = self._produce(producer, writes)
+            self._outputs(producer, writes)
+            written = self._changelog(producer, writes)
+            self._reached(f"{kind}.logged")
             offsets = [offset for write in writes for offset in self._offsets(write)]
             producer.send_offsets_to_transaction(offsets, metadata(), CALL_TIMEOUT_S)
+            self._reached(f"{kind}.offsets")
             producer.commit_transaction(CALL_TIMEOUT_S)
         except KafkaException as error:
             answer = in_transaction(error)
@@ -186,9 +194,11 @@ class Transactions:
             # The client has called a delivery report on top of the fatal error that it was about
             # to raise.
             raise Renew(f"fenced while records were on their way: {error}") from error
+        self._reached(f"{kind}.committed")
         return written
 
-    def _produce(self, producer: Producer, writes: Sequence[LaneWrite]) -> dict[int, Written]:
+    def _outputs(self, producer: Producer, writes: Sequence[LaneWrite]) -> None:
+        """Matches and rejects; when it returns the broker has them."""
         outputs = False
         for write in writes:
             if write.matches:
@@ -197,8 +207,13 @@ class Transactions:
             for reject in write.rejects:
                 self._reject(producer, write.lane, reject)
                 outputs = True
+        self._reached(f"{writes[0].kind}.produced")
         if outputs:
             _flush(producer)
+        self._reached(f"{writes[0].kind}.flushed")
+
+    def _changelog(self, producer: Producer, writes: Sequence[LaneWrite]) -> dict[int, Written]:
+        """The changelog records of every lane; when it returns the broker has them."""
         delivered: dict[int, list[int]] = {}
         for write in writes:
             offsets = delivered[write.lane] = []
