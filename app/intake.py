@@ -70,7 +70,7 @@ class Intake:
         for side in Side:
             if running.held[side] and running.inbox.waiting(side) < self._held_max() // 4:
                 running.held[side] = False
-                self.inputs.flow(side, running.lane)
+                self.inputs.flow(side, running.lane, running.expected[side])
 
     def read_again(self, running: Running) -> None:
         """Drop what was read ahead; read both sides again from the committed positions."""

@@ -153,9 +153,7 @@ class Inputs:
             [TopicPartition(self._topics[Side.RIGHT], lane, positions[Side.RIGHT])]
         )
         self._following.add(lane)
-        left = TopicPartition(self._topics[Side.LEFT], lane, positions[Side.LEFT])
-        self._consumers[Side.LEFT].seek(left)
-        self._consumers[Side.LEFT].resume([left])
+        self.flow(Side.LEFT, lane, positions[Side.LEFT])
 
     def stop(self, lane: int) -> None:
         """Let a lane rest: it is released, lost, or starts over."""
@@ -168,16 +166,21 @@ class Inputs:
     def rewind(self, lane: int, positions: tuple[int, int]) -> None:
         """Read both sides of a running lane again from these positions, after an abort."""
         for side in Side:
-            self._consumers[side].seek(TopicPartition(self._topics[side], lane, positions[side]))
-            self.flow(side, lane)
+            self.flow(side, lane, positions[side])
 
     def hold(self, side: Side, lane: int) -> None:
         """Stop fetching one side of a lane; what was fetched ahead is thrown away."""
         self._consumers[side].pause([TopicPartition(self._topics[side], lane)])
 
-    def flow(self, side: Side, lane: int) -> None:
-        """Fetch one side of a lane again."""
-        self._consumers[side].resume([TopicPartition(self._topics[side], lane)])
+    def flow(self, side: Side, lane: int, position: int) -> None:
+        """Fetch one side of a lane, from this position on.
+
+        The seek comes last: it wakes the client's fetcher. Where all partitions were paused, a
+        resume alone leaves it asleep for up to a second.
+        """
+        at = TopicPartition(self._topics[side], lane, position)
+        self._consumers[side].resume([at])
+        self._consumers[side].seek(at)
 
     def high_watermark(self, side: Side, lane: int) -> int:
         """The high watermark of the last fetch, without asking the broker; -1 if none yet."""
