@@ -4,7 +4,7 @@ The starter holds the other end of standard input and writes the pid of each pro
 When the pipe closes, the starter has ended, however it ended (SIGKILL included, which no handler
 of its own would see).
 
-Usage: python -I guard.py DIRECTORY
+Usage: python -I guard.py DIRECTORY [keep]
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ WAIT_S: Final = 20.0
 class Guard:
     """The starter's side: a guard process for one directory."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, keep: bool = False) -> None:
+        """`keep` leaves the directory."""
+        arguments = [str(directory), "keep"] if keep else [str(directory)]
         self._process = subprocess.Popen(  # noqa: S603 - our own program
-            [sys.executable, "-I", __file__, str(directory)],
+            [sys.executable, "-I", __file__, *arguments],
             stdin=subprocess.PIPE,
             # Ctrl-C on a terminal goes to the whole foreground group: the starter decides.
             start_new_session=True,
@@ -70,7 +72,8 @@ def main() -> None:
         if directory in command_line(pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-    shutil.rmtree(directory, ignore_errors=True)
+    if "keep" not in sys.argv[2:]:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -92,6 +92,7 @@ def open_tables() -> duckdb.DuckDBPyConnection:
     data = _data_directory()
     tables = duckdb.connect()
     tables.execute("set timezone = 'UTC'")
+    tables.execute("set enable_progress_bar = false")
     with tempfile.TemporaryDirectory(prefix="spanjoin-demo-") as work:
         with zipfile.ZipFile(data / "flights.csv.zip") as archive:
             flights = archive.extract("flights.csv", work)

@@ -32,11 +32,16 @@ HOST: Final = "127.0.0.1"
 class Processes:
     """Starts commands on one configuration, in one directory."""
 
-    def __init__(self, config: Path, environ: Mapping[str, str]) -> None:
-        """`config` lies in a directory of the demo's own; the guard knows its processes by it."""
+    def __init__(self, config: Path, environ: Mapping[str, str], *, keep: bool = False) -> None:
+        """`config` lies in a directory of the demo's own; the guard knows its processes by it.
+
+        That directory goes at the end, unless `keep` says that it stays.
+        """
         self._config = config
-        self._environ = {**os.environ, **environ}
-        self._guard = Guard(config.parent)
+        # What a person has set for a job of their own is not for this one.
+        others = {k: v for k, v in os.environ.items() if not k.startswith("SPANJOIN_")}
+        self._environ = {**others, **environ}
+        self._guard = Guard(config.parent, keep=keep)
         self._running: list[subprocess.Popen[bytes]] = []
 
     def start(

@@ -28,7 +28,6 @@ class Progress:
 
     total: int
     began: float = field(default_factory=time.monotonic)
-    loaded: int = 0
     matched: int = 0
     retracted: int = 0
     lanes: dict[int, tuple[str, dict[str, Any]]] = field(default_factory=dict)
@@ -82,7 +81,7 @@ def live_view(progress: Progress) -> RenderableType:
 def figures_line(progress: Progress, seconds: float) -> str:
     """The same in one line, for where there is no terminal."""
     return (
-        f"{seconds:4.0f} s  loaded {progress.loaded:,}  read {progress.read:,}  "
+        f"{seconds:4.0f} s  read {progress.read:,}  "
         f"matched {progress.matched:,}  retracted {progress.retracted:,}"
     )
 
