@@ -175,10 +175,13 @@ class Inputs:
     def flow(self, side: Side, lane: int, position: int) -> None:
         """Fetch one side of a lane, from this position on.
 
-        The seek comes last: it wakes the client's fetcher. Where all partitions were paused, a
-        resume alone leaves it asleep for up to a second.
+        The second seek wakes the client's fetcher: where all partitions were paused, a resume
+        alone leaves it asleep for up to a second. The first one is there because a fetch from
+        where a left partition was assigned, offset 0, would find an input that has been trimmed
+        out of range, and stop the job for nothing.
         """
         at = TopicPartition(self._topics[side], lane, position)
+        self._consumers[side].seek(at)
         self._consumers[side].resume([at])
         self._consumers[side].seek(at)
 
