@@ -134,9 +134,9 @@ def encode_rows(
 
 
 def parse_row_value(row_value: bytes) -> tuple[int, int, bytes]:
-    """(flags, ts, the input's bytes) of a stored row. Raises struct.error when too short."""
+    """(ts, flags, the input's bytes), as in `Row`. Raises struct.error when too short."""
     flags, ts = _VALUE.unpack_from(row_value)
-    return flags, ts - _OFFSET, row_value[_VALUE.size :]
+    return ts - _OFFSET, flags, row_value[_VALUE.size :]
 
 
 def rows_digest(row_keys: Iterable[bytes], flags: int) -> int:

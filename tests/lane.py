@@ -1,0 +1,180 @@
+"""A lane without Kafka and RocksDB: the join over a dictionary that stands for the store.
+
+It can be made to clean up late or never, to lose its memory between turns, and to abort turns:
+none of which may change what comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from app.join import Effects, JoinSettings, LaneState, abandon, join, settle
+from schemas.records import Event, Kind, Record, Side
+from state.checkpoint import Bucket, Watermarks
+from state.keys import REMEMBERED, parse_row_key, parse_row_value, rows_digest
+from state.retention import span_of
+from state.window import StoredRow
+
+PLENTY = 10**9
+
+
+def match_value(start: int, end: int, left: bytes, right: bytes) -> bytes:
+    """Stands for the codec: a value from which everything can be read back."""
+    return b"%d %d %b %b" % (start, end, left, right)
+
+
+def settings_of(
+    lateness: int,
+    max_interval: int,
+    *,
+    max_future: int | None = None,
+    match_bytes_max: int = PLENTY,
+    row_bytes_max: int = PLENTY,
+    span: int | None = None,
+) -> JoinSettings:
+    return JoinSettings(
+        lateness=lateness,
+        max_interval=max_interval,
+        span=span_of(lateness, max_interval) if span is None else span,
+        max_future=max_future,
+        match_bytes_max=match_bytes_max,
+        row_bytes_max=row_bytes_max,
+        match_value=match_value,
+    )
+
+
+_offsets = iter(range(10**12))
+
+
+def event(
+    row_id: str,
+    start: int,
+    end: int,
+    *,
+    ts: int | None = None,
+    key: bytes | None = b"k",
+    kind: Kind = Kind.INSERT,
+    value: bytes | None = None,
+) -> Event:
+    """An event at its start unless said otherwise, with an offset of its own."""
+    body = b"%b:%d:%d" % (row_id.encode(), start, end) if value is None else value
+    ts = start if ts is None else ts
+    return Event(next(_offsets), key, row_id, ts, start, end, int(kind), body, None)
+
+
+def retraction(
+    row_id: str, start: int, end: int, *, ts: int | None = None, key: bytes | None = b"k"
+) -> Event:
+    return event(row_id, start, end, ts=ts, key=key, kind=Kind.RETRACT)
+
+
+def watermark(ts: int) -> Event:
+    return event("", 0, 0, ts=ts, key=None, kind=Kind.WATERMARK)
+
+
+@dataclass
+class Lane:
+    settings: JoinSettings
+    store: dict[bytes, bytes] = field(default_factory=dict)
+    directory: dict[int, Bucket] = field(default_factory=dict)
+    watermarks: Watermarks = field(default_factory=Watermarks)
+    state: LaneState = field(init=False)
+    turns: list[Effects] = field(default_factory=list)
+    loads: int = 0
+
+    def __post_init__(self) -> None:
+        self.reopen()
+
+    def reopen(self) -> None:
+        """A new process: nothing in memory, the committed truth in the store."""
+        self.state = LaneState(self.watermarks, self.directory, self.load, self.settings.span)
+
+    def load(self, buckets: Sequence[int], key: bytes) -> list[StoredRow]:
+        self.loads += 1
+        rows: list[StoredRow] = []
+        for name, value in self.store.items():
+            bucket, side, row_key, end, start, row_id = parse_row_key(name)
+            if row_key == key and bucket in buckets:
+                rows.append((side, end, start, row_id, *parse_row_value(value)))
+        return rows
+
+    def turn(
+        self,
+        records: Sequence[tuple[Side, Record]],
+        *,
+        now: int | None = None,
+        counting: tuple[bool, bool] = (True, True),
+        clean: bool = True,
+    ) -> Effects:
+        """Joins and commits. With `clean` False what may be dropped is kept this time."""
+        effects = self.propose(records, now=now, counting=counting)
+        if not clean:
+            kept = {b: entry for b, entry in effects.buckets.items() if b not in effects.dropped}
+            effects = replace(effects, buckets=kept, dropped=[])
+        self.commit(effects)
+        return effects
+
+    def propose(
+        self,
+        records: Sequence[tuple[Side, Record]],
+        *,
+        now: int | None = None,
+        counting: tuple[bool, bool] = (True, True),
+    ) -> Effects:
+        return join(self.state, list(records), self.settings, now, counting, len(self.turns))
+
+    def abort(self, effects: Effects) -> None:
+        abandon(self.state, effects)
+
+    def commit(self, effects: Effects) -> None:
+        self.turns.append(effects)
+        self.store.update(effects.rows)
+        for bucket, entry in effects.buckets.items():
+            self.directory[bucket] = entry
+        for bucket in effects.dropped:
+            del self.directory[bucket]
+        if effects.dropped:
+            gone = set(effects.dropped)
+            self.store = {
+                name: value
+                for name, value in self.store.items()
+                if parse_row_key(name).bucket not in gone
+            }
+        self.watermarks = effects.watermarks
+        settle(self.state, effects)
+
+    def left(self, *events: Event) -> Effects:
+        return self.turn([(Side.LEFT, event) for event in events])
+
+    def right(self, *events: Event) -> Effects:
+        return self.turn([(Side.RIGHT, event) for event in events])
+
+    def advance(self, ts: int) -> Effects:
+        """Moves the lane's watermark to `ts` by a WATERMARK event on each side."""
+        return self.turn([(Side.LEFT, watermark(ts)), (Side.RIGHT, watermark(ts))])
+
+    @property
+    def emitted(self) -> list[tuple[str, bool]]:
+        """(match id, whether it is a match) of all turns, in order."""
+        return [
+            (name.decode(), value is not None)
+            for effects in self.turns
+            for name, value, _ in effects.matches
+        ]
+
+    def recomputed_directory(self) -> dict[int, Bucket]:
+        """The directory as the stored rows say it, each with its own first offset."""
+        buckets: dict[int, Bucket] = {}
+        for name, value in self.store.items():
+            key, (_, flags, _) = parse_row_key(name), parse_row_value(value)
+            entry = buckets.get(key.bucket, Bucket(0, 0, 0, 0, 0, 0))
+            buckets[key.bucket] = Bucket(
+                entry.rows + 1,
+                entry.size + len(name) + len(value),
+                (entry.digest + rows_digest([name], flags)) % 2**64,
+                max(entry.longest, key.end - key.start),
+                entry.remembered + (flags == REMEMBERED),
+                self.directory[key.bucket].first_offset,
+            )
+        return buckets
