@@ -1,0 +1,26 @@
+"""The lane of a key is what Java's clients choose; the values are of Kafka's own tests."""
+
+import pytest
+
+from schemas.partition import lane_of, murmur2
+
+
+@pytest.mark.parametrize(
+    ("key", "signed"),
+    [
+        (b"21", -973932308),
+        (b"foobar", -790332482),
+        (b"a-little-bit-long-string", -985981536),
+        (b"a-little-bit-longer-string", -1486304829),
+        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+        (b"abc", 479470107),
+    ],
+)
+def test_hash(key: bytes, signed: int) -> None:
+    assert murmur2(key) == signed % 2**32
+
+
+def test_lane() -> None:
+    assert lane_of(b"abc", 7) == 479470107 % 7
+    assert lane_of(b"21", 4) == (-973932308 % 2**32 & 0x7FFFFFFF) % 4
+    assert lane_of(b"", 1) == 0
