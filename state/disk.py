@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class StateDirTaken(Exception):
     """Another process works in this state directory."""
 
 
+_DATA_FILES: Final = (".sst", ".log")
 _LOCKED: Final = ("lock hold by current process", "While lock file")
 _FULL: Final = ("No space left on device", "Disk quota exceeded", "File too large")
 # A file of the store that is not there any more is as bad as one with wrong bytes.
@@ -98,13 +100,12 @@ def lock_state_dir(path: Path) -> StateLock:
     return StateLock(descriptor)
 
 
-def bytes_in(path: Path) -> int:
-    """Bytes of the files of a directory; files that go meanwhile do not count."""
+def bytes_of_data(path: Path) -> int:
+    """Bytes of a store's tables and logs; files that go meanwhile do not count."""
     total = 0
     with os.scandir(path) as entries:
         for entry in entries:
-            try:
-                total += entry.stat(follow_symlinks=False).st_size
-            except FileNotFoundError:
-                continue
+            if entry.name.endswith(_DATA_FILES):
+                with suppress(FileNotFoundError):
+                    total += entry.stat().st_size
     return total

@@ -46,7 +46,7 @@ from state.checkpoint import (
     encode_bucket,
     encode_checkpoint,
 )
-from state.disk import StoreDamaged, StoreError, bytes_in, store_error
+from state.disk import StoreDamaged, StoreError, bytes_of_data, store_error
 from state.keys import ROW, bucket_range, parse_row_key, parse_row_value, window_prefix
 from state.presence import Presence
 
@@ -63,7 +63,7 @@ MEMTABLE_BYTES: Final = 16 * 1024 * 1024
 ARENA_BYTES: Final = 256 * 1024
 """What a memtable grows by: small, for a worker may have a hundred lanes that hardly write."""
 BLOCK_BYTES: Final = 16 * 1024
-MESSAGES_BYTES_MAX: Final = 1024 * 1024
+MESSAGES_BYTES_MAX: Final = 256 * 1024
 SCAN_ROWS: Final = 4096
 """Read at once: about 3 ms."""
 
@@ -269,8 +269,8 @@ class LaneStore:
         return self._presence
 
     def bytes_on_disk(self) -> int:
-        """Size of the store's files, rows dropped but not yet compacted away included."""
-        return bytes_in(self.path)
+        """What the rows take there now, with dropped ones that are not compacted away yet."""
+        return bytes_of_data(self.path)
 
     def wipe(self) -> None:
         """Start over with an empty store in the same directory. Raises StoreError."""
