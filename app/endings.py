@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 from app.errors import Crash, SpanjoinError, UsageError
 from rebalance.lanes import Mismatch
+from schemas.codec import UnknownSchema
 from state.checkpoint import Unreadable
 from state.disk import StoreError, StoreFull, StoreLocked
 
 if TYPE_CHECKING:
     from app.config import Config
 
-ENDINGS: Final = (Mismatch, Unreadable, StoreError)
+ENDINGS: Final = (Mismatch, UnknownSchema, Unreadable, StoreError)
 """Exceptions of the lower layers that end a worker."""
 
 
@@ -22,6 +23,8 @@ def ending(error: Exception, config: Config) -> SpanjoinError:
     match error:
         case Mismatch():
             return UsageError(str(error))
+        case UnknownSchema():
+            return UsageError(f"{error}: configure that schema again, or `spanjoin reset`")
         case Unreadable():
             return UsageError(
                 f"topic {config.changelog_topic} holds a record that cannot be read ({error}): run "

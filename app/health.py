@@ -14,17 +14,22 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote_to_bytes
 
 from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from app.errors import UsageError
+from app.questions import NotAnswered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Future
 
 CONNECTIONS_MAX: Final = 32
 REQUEST_SECONDS_MAX: Final = 5
+ANSWER_SECONDS_MAX: Final = 10
+"""How long the loop may take to come to a question: a turn's time, in a bad case."""
 _STOP_SECONDS: Final = 0.1
 """How soon the server notices that it is to stop."""
 _PLAIN: Final = "text/plain; charset=utf-8"
@@ -41,6 +46,8 @@ class Health:
     live: Callable[[], str | None]
     ready: Callable[[], str | None]
     status: Callable[[], dict[str, Any]]
+    ask: Callable[[bytes, bool], Future[dict[str, Any]]] | None = None
+    """(key, linearizable) -> what the state says of a key; fails with NotAnswered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +106,9 @@ class Server(ThreadingMixIn, HTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
         """Say nothing: a client that hung up is no event of the worker's."""
 
-    def answer(self, path: str) -> _Answer:
-        """What is said to a GET of `path`."""
+    def answer(self, target: str) -> _Answer:
+        """What is said to a GET of `target`."""
+        path, _, query = target.partition("?")
         match path:
             case "/livez":
                 return _probe(self.health.live())
@@ -111,8 +119,10 @@ class Server(ThreadingMixIn, HTTPServer):
                 return _Answer(HTTPStatus.OK, _JSON, f"{text}\n".encode())
             case "/metrics":
                 return _Answer(HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(self.registry))
+            case "/matches" if self.health.ask is not None:
+                return _matches(self.health.ask, query)
             case _:
-                text = "not found; there are /livez, /readyz, /metrics and /status\n"
+                text = "not found; there are /livez, /readyz, /metrics, /status and /matches\n"
                 return _Answer(HTTPStatus.NOT_FOUND, _PLAIN, text.encode())
 
 
@@ -120,6 +130,24 @@ def _probe(reason: str | None) -> _Answer:
     if reason is None:
         return _Answer(HTTPStatus.OK, _PLAIN, b"ok\n")
     return _Answer(HTTPStatus.SERVICE_UNAVAILABLE, _PLAIN, f"{reason}\n".encode())
+
+
+def _matches(ask: Callable[[bytes, bool], Future[dict[str, Any]]], query: str) -> _Answer:
+    """What the worker's state says of the key in the query; any bytes, percent-encoded."""
+    fields = dict(part.partition("=")[::2] for part in query.split("&"))
+    consistency = fields.get("consistency", "committed")
+    if "key" not in fields or consistency not in {"committed", "linearizable"}:
+        text = "ask /matches?key=KEY, with &consistency=committed or linearizable\n"
+        return _Answer(HTTPStatus.BAD_REQUEST, _PLAIN, text.encode())
+    key = unquote_to_bytes(fields["key"].replace("+", " "))
+    try:
+        found = ask(key, consistency == "linearizable").result(ANSWER_SECONDS_MAX)
+    except NotAnswered as why:
+        return _probe(str(why))
+    except TimeoutError:
+        return _probe("the worker did not answer in time")
+    text = json.dumps(found, separators=(",", ":"))
+    return _Answer(HTTPStatus.OK, _JSON, f"{text}\n".encode())
 
 
 class _Requests(BaseHTTPRequestHandler):
@@ -135,7 +163,7 @@ class _Requests(BaseHTTPRequestHandler):
         self._respond(with_body=False)
 
     def _respond(self, *, with_body: bool) -> None:
-        answer = self.server.answer(self.path.partition("?")[0])
+        answer = self.server.answer(self.path)
         self.send_response(answer.code)
         self.send_header("Content-Type", answer.content_type)
         self.send_header("Content-Length", str(len(answer.body)))

@@ -6,7 +6,6 @@ does not run here (any more, or yet) is dropped, because its position has not mo
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -34,9 +33,11 @@ class Intake:
     idleness: Idleness
     running: dict[int, Running]
 
-    def accept(self, polled: Polled) -> None:
-        """Decode what came for running lanes, and note which sides are read to their end."""
-        now = self.config.now_in_unit(time.time() * 1000)
+    def accept(self, polled: Polled, now: int | None) -> None:
+        """Decode what came for running lanes, and note which sides are read to their end.
+
+        `now` is the wall clock in the job's unit.
+        """
         for (side, lane), incoming in polled.records.items():
             running = self.running.get(lane)
             if running is None:

@@ -17,7 +17,7 @@ import time
 import uuid
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import structlog
 
@@ -31,6 +31,7 @@ from app.kafka.authority import Authority
 from app.kafka.transactions import Limits, Topics, Transactions, producer_properties
 from app.metrics import Metrics
 from app.ownership import Identity
+from app.questions import NotAnswered, Questions
 from app.steps import Reached, nobody
 from app.topics import prepare_topics
 from app.worker import Worker
@@ -77,6 +78,7 @@ class Process:
     """Why it is not ready, before there are lanes to speak of."""
     worker: Worker | None = None
     housekeeping: Housekeeping | None = None
+    questions: Questions | None = None
 
     def health(self, name: str, worker_id: str) -> health.Health:
         """What the HTTP server may ask."""
@@ -85,7 +87,13 @@ class Process:
             live=self._live,
             ready=self._ready,
             status=lambda: (self.housekeeping and self.housekeeping.status) or nothing,
+            ask=self._ask,
         )
+
+    def _ask(self, key: bytes, linearizable: bool) -> Future[dict[str, Any]]:  # noqa: FBT001
+        if self.questions is None:
+            raise NotAnswered(f"not ready: {self.waiting_for}")
+        return self.questions.ask(key, linearizable=linearizable)
 
     def _live(self) -> str | None:
         still_s = time.monotonic() - self.beat
@@ -177,6 +185,7 @@ def _worker(
         rejects=config.rejects_topic,
     )
     memory = config.state.cache_memory_bytes
+    process.questions = Questions(connected.lanes)
     return Worker(
         config=config,
         identity=identity,
@@ -193,6 +202,7 @@ def _worker(
         limits=connected.limits,
         resources=Resources(int(memory * BLOCK_CACHE_SHARE), WRITE_BUFFER_BYTES),
         threads=threads,
+        questions=process.questions,
         metrics=Metrics(),
         accept_bounds=process.accept_bounds,
         reached=process.reached,

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from app.config import Config
     from app.kafka.authority import Authority
     from app.metrics import Metrics
+    from app.questions import Questions
     from schemas.codec import AvroCodec
     from state.store import Resources
 
@@ -76,6 +77,7 @@ class Worker:
     limits: Limits
     resources: Resources
     threads: Executor
+    questions: Questions
     metrics: Metrics
     accept_bounds: bool = False
     reached: Reached = nobody
@@ -127,9 +129,10 @@ class Worker:
         """
         wait_s = 0.0 if self._busy else IDLE_WAIT_S
         polled = self.inputs.poll(self.config.turn.max_records, wait_s)
-        self.intake.accept(polled)
+        self.intake.accept(polled, self._now())
         try:
             self._busy = self._round() or bool(polled.records)
+            self.questions.serve(self.running, self.codec, self._prove)
         except Abort as abort:
             _log.warning("transaction aborted, it is run again", why=str(abort))
             self._busy = False
@@ -170,7 +173,7 @@ class Worker:
         closing = self._closing.get(number)
         return number not in self.lanes and (closing is None or closing.done())
 
-    # --- rebalance callbacks: called inside `poll`, never raise ---------------------------------
+    # Rebalance callbacks: called inside `poll`, never raise.
 
     def assigned(self, lanes: list[int]) -> None:
         """Remember; everything else happens in later steps."""
@@ -199,8 +202,6 @@ class Worker:
         """Drop everything in memory, write nothing: somebody else may own them already."""
         for number in lanes:
             self._drop(number, Signal.LOST)
-
-    # --- transactions ---------------------------------------------------------------------------
 
     def release(self, lanes: list[int]) -> None:
         """Hand lanes over in good order: a checkpoint that says so.
@@ -240,6 +241,14 @@ class Worker:
             self.inputs.start(lane.number, running.positions)
             self.idleness.start(lane.number)
             self._observe(lane, "running", epoch=plan.checkpoint.epoch)
+
+    def _prove(self, lanes: list[int]) -> None:
+        """Commit the unchanged positions of lanes: the broker takes them from an owner only."""
+        if not self.transactions.ready:
+            raise Abort("there is no producer to prove ownership with")
+        positions = {number: self.running[number].positions for number in lanes}
+        writes = [LaneWrite(number, "proof", (), found) for number, found in positions.items()]
+        self.transactions.write(writes, self.inputs.metadata)
 
     def _claiming(self, lane: Lane) -> Checkpoint:
         assert lane.bound is not None, f"lane {lane.number} is claimed without a bound"
@@ -289,9 +298,12 @@ class Worker:
         self._adapt(ended - started)
         return True
 
+    def _now(self) -> int | None:
+        return self.config.now_in_unit(time.time() * 1000)
+
     def _moment(self) -> Moment:
         return Moment(
-            now=self.config.now_in_unit(time.time() * 1000),
+            now=self._now(),
             owner=self.identity.worker,
             address=self.identity.address,
             writer=self.transactions.writer,
@@ -342,8 +354,6 @@ class Worker:
             self._limit = max(int(self._limit * TURN_TARGET_S / turn_s), LIMIT_MIN)
         elif self._limit < self.config.turn.max_records:
             self._limit = min(self._limit * 2, self.config.turn.max_records)
-
-    # --- producers and lanes that start over ----------------------------------------------------
 
     def _start_over(self, why: str) -> None:
         """Nobody acknowledged the last transaction: only the changelog knows whether it counts.

@@ -23,7 +23,7 @@ from schemas.records import Event, Kind, Reason, Record, Rejected, Side
 from schemas.varint import Malformed, encode_long
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 MARKER: Final = b"\xc3\x01"
 HEADER_SIZE: Final = 10
@@ -93,6 +93,11 @@ class AvroCodec:
             (MARKER + fingerprint(side[0]), _parsed(without_logical_types(side[0])))
             for side in schemas
         ]
+        self._readers = {
+            MARKER + fingerprint(schema): _parsed(without_logical_types(schema))
+            for side in schemas
+            for schema in side
+        }
         self._match_schema = match_schema(schemas[Side.LEFT][0], schemas[Side.RIGHT][0])
         self._match_headers: dict[bytes, bytes] = {}
         self._match_readers: dict[bytes, Json] = {}
@@ -170,15 +175,11 @@ class AvroCodec:
         Values of logical types are the plain numbers, strings or bytes that carry them. Raises
         UnknownSchema for a match of other schemas, Malformed for anything else that is no match.
         """
-        schema = self._match_readers.get(value[:HEADER_SIZE])
-        if schema is None:
-            raise UnknownSchema(_no_layout(value, self._match_readers))
-        try:
-            match: Any = fastavro.schemaless_reader(BytesIO(value[HEADER_SIZE:]), schema, None)
-        except Exception as error:  # Whatever it raises is about these bytes.
-            raise Malformed(f"{type(error).__name__}: {error}") from error
-        assert isinstance(match, dict)
-        return match
+        return _read(value, self._match_readers)
+
+    def decode_event(self, value: bytes) -> dict[str, Any]:
+        """An input of either side as a dictionary of all its fields; raises as `decode_match`."""
+        return _read(value, self._readers)
 
     def encode_event(self, side: Side, record: dict[str, Any]) -> bytes:
         """A side's record in its first schema. Raises ValueError for one that does not fit it."""
@@ -192,6 +193,18 @@ class AvroCodec:
 
 
 _INSERT: Final = int(Kind.INSERT)
+
+
+def _read(value: bytes, readers: Mapping[bytes, Json]) -> dict[str, Any]:
+    schema = readers.get(value[:HEADER_SIZE])
+    if schema is None:
+        raise UnknownSchema(_no_layout(value, readers))
+    try:
+        record: Any = fastavro.schemaless_reader(BytesIO(value[HEADER_SIZE:]), schema, None)
+    except Exception as error:  # Whatever it raises is about these bytes.
+        raise Malformed(f"{type(error).__name__}: {error}") from error
+    assert isinstance(record, dict)
+    return record
 
 
 def _kind_of(name: str) -> int:

@@ -179,6 +179,17 @@ class Windows:
                 self._install(window, stored)
         return window
 
+    def peek(self, key: bytes) -> Window:
+        """The window of a key to look at, between turns; one that is not in memory is not kept."""
+        window = self.table.get(key)
+        if window is None:
+            window = Window(key)
+            stored = self._load(self.cold, key) if self.cold else ()
+            for side, end, start, row_id, ts, flags, value in stored:
+                if flags == LIVE:
+                    put(window.sides[side], (end, start, row_id, ts, flags, value))
+        return window
+
     def _install(self, window: Window, stored: StoredRow) -> None:
         side, end, start, row_id, ts, flags, value = stored
         row = end, start, row_id, ts, flags, value

@@ -71,7 +71,8 @@ class LaneWrite:
 
     lane: int
     kind: str
-    """turn, claim or release; readable in the record's headers without decoding it."""
+    """turn, claim or release, readable in the record's headers without decoding it; or proof,
+    which writes no record: its offsets alone show whether the group still counts us in."""
     changelog: Sequence[bytes]
     positions: tuple[int, int]
     matches: Sequence[tuple[bytes, bytes | None, int]] = ()
@@ -233,7 +234,11 @@ class Transactions:
         for write in writes:
             if len(delivered[write.lane]) != len(write.changelog):
                 raise Abort(f"changelog records of lane {write.lane} were not delivered")
-        return {lane: Written(offsets[0], offsets[-1] + 1) for lane, offsets in delivered.items()}
+        return {
+            lane: Written(offsets[0], offsets[-1] + 1)
+            for lane, offsets in delivered.items()
+            if offsets
+        }
 
     def _matches(
         self, producer: Producer, matches: Iterable[tuple[bytes, bytes | None, int]]
