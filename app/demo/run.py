@@ -115,9 +115,12 @@ def _environment(broker: Broker) -> dict[str, str]:
 def _judge(console: Console, job: Job, tables: duckdb.DuckDBPyConnection, seconds: float) -> int:
     assert job.log is not None
     with console.status("DuckDB joins the same data"):
-        compare.expect(tables)
+        expected = compare.expect(tables)
         tables.execute(LOAD_SQL, {"path": str(job.log_path)})
         comparison = compare.compare(tables)
+    counts = "select (select count(*) from flights where flown), (select count(*) from weather)"
+    flown, hours = tables.execute(counts).fetchall()[0]
+    console.print(f"DuckDB: {flown:,} flown flights x {hours:,} hours = {expected:,} matches")
     codec = make_codec(job.config)
     console.print("a few of the matches:")
     for value in job.log.samples[:SAMPLES]:
@@ -127,7 +130,8 @@ def _judge(console: Console, job: Job, tables: duckdb.DuckDBPyConnection, second
     console.print(
         f"{job.progress.total:,} records joined in {seconds:.1f} s, kill included: "
         f"{job.progress.total / seconds:,.0f} records/s in, "
-        f"{job.log.inserts / seconds:,.0f} matches/s out"
+        f"{job.log.inserts / seconds:,.0f} matches/s out",
+        soft_wrap=True,
     )
     if not comparison.agrees:
         for line in compare.differences(tables):
