@@ -159,9 +159,11 @@ class Inputs:
         """Let a lane rest: it is released, lost, or starts over."""
         if lane in self._following:
             self._following.discard(lane)
-            self._consumers[Side.RIGHT].incremental_unassign(
-                [TopicPartition(self._topics[Side.RIGHT], lane)]
-            )
+            right = [TopicPartition(self._topics[Side.RIGHT], lane)]
+            # The client remembers a pause beyond the assignment it was made in: a lane that comes
+            # back to this worker would wait for its right side for ever.
+            self._consumers[Side.RIGHT].resume(right)
+            self._consumers[Side.RIGHT].incremental_unassign(right)
 
     def rewind(self, lane: int, positions: tuple[int, int]) -> None:
         """Read both sides of a running lane again from these positions, after an abort."""
