@@ -25,6 +25,10 @@ ROWS_PER_GROUP: Final = 50_000
 CHANGE: Final = "change"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
+# JSON allows them as they are, but some programs take them for the end of a line, and terminals
+# for commands.
+_ESCAPES: Final = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029)}
+
 Row = dict[str, Any]
 """id, start, end, left, right; the last two are whole input records. `change` when following."""
 
@@ -153,7 +157,8 @@ def _cell(value: object) -> object:
 
 
 def _text(value: object) -> str:
-    return json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"))
+    return text if text.isascii() else text.translate(_ESCAPES)
 
 
 class Words:

@@ -54,8 +54,20 @@ _REFUSED: Final = frozenset(
 )
 _EARLIEST: Final[OffsetSpec] = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # vendor's
 _LATEST: Final[OffsetSpec] = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # vendor's
-_NO_GROUP: Final = frozenset({KafkaError.GROUP_ID_NOT_FOUND, KafkaError.INVALID_GROUP_ID})
+# Said of a topic that was described a moment ago, or of a partition whose leader moves.
+_TRANSIENT: Final = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.NOT_CONTROLLER,
+    }
+)
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -103,21 +115,16 @@ class Cluster:
         self._admin = _made(
             AdminClient, quiet(config.admin_properties()) | {"error_cb": self._note}
         )
-        self._asked("the cluster", self._admin.describe_cluster(request_timeout=wait_seconds))
+        self._ask("the cluster", lambda: self._admin.describe_cluster(request_timeout=wait_seconds))
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Those of the topics that exist."""
-        wanted = list(names)
-        described = self._admin.describe_topics(
-            TopicCollection(wanted), request_timeout=self._wait_seconds
+        wanted = TopicCollection(list(names))
+        found = self._ask_each(
+            "topics",
+            lambda: self._admin.describe_topics(wanted, request_timeout=self._wait_seconds),
+            absent=KafkaError.UNKNOWN_TOPIC_OR_PART,
         )
-        found: dict[str, Any] = {}
-        for name, future in described.items():
-            try:
-                found[name] = self._asked(f"topic {name}", future)
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise _told(error, f"topic {name}") from None
         settings = self._settings(found)
         return {
             name: Topic(str(topic.topic_id), len(topic.partitions), settings[name])
@@ -126,20 +133,21 @@ class Cluster:
 
     def create(self, topics: Iterable[NewSpec]) -> None:
         """Create topics and wait until the cluster knows them; one that exists by now is fine."""
-        specs = [
-            NewTopic(spec.name, spec.partitions, config=dict(spec.settings)) for spec in topics
-        ]
+        specs = {
+            spec.name: NewTopic(spec.name, spec.partitions, config=dict(spec.settings))
+            for spec in topics
+        }
         if not specs:
             return
-        made = self._admin.create_topics(specs, request_timeout=self._wait_seconds)
-        for name, future in made.items():
-            try:
-                self._asked(f"creating {name}", future)
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise _told(error, f"creating topic {name}") from None
+        self._ask_each(
+            "creating topics",
+            lambda: self._admin.create_topics(
+                list(specs.values()), request_timeout=self._wait_seconds
+            ),
+            absent=KafkaError.TOPIC_ALREADY_EXISTS,
+        )
         deadline = time.monotonic() + self._wait_seconds
-        while len(self.topics(made)) < len(made):
+        while len(self.topics(specs)) < len(specs):
             if time.monotonic() > deadline:
                 raise Crash(f"created topics did not appear within {self._wait_seconds:g} s")
             time.sleep(_POLL_SECONDS)
@@ -157,54 +165,79 @@ class Cluster:
 
     def members(self, group: str) -> list[Member]:
         """The live members of a group; none if there is no such group."""
-        futures = self._admin.describe_consumer_groups([group], request_timeout=self._wait_seconds)
-        (future,) = futures.values()
-        try:
-            described: Any = self._asked(f"group {group}", future)
-        except KafkaException as error:
-            if error.args[0].code() in _NO_GROUP:
-                return []
-            raise _told(error, f"group {group}") from None
-        return [_member(member) for member in described.members]
+        found = self._ask_each(
+            f"group {group}",
+            lambda: self._admin.describe_consumer_groups(
+                [group], request_timeout=self._wait_seconds
+            ),
+            absent=KafkaError.GROUP_ID_NOT_FOUND,
+        )
+        return [_member(member) for described in found.values() for member in described.members]
 
     def _settings(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
         resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         if not resources:
             return {}
-        asked = self._admin.describe_configs(resources, request_timeout=self._wait_seconds)
-        settings: dict[str, dict[str, str]] = {}
-        for resource, future in asked.items():
-            entries: Any = self._answered(f"settings of topic {resource.name}", future)
-            settings[resource.name] = {name: entry.value for name, entry in entries.items()}
-        return settings
+        found = self._ask_each(
+            "settings of topics",
+            lambda: self._admin.describe_configs(resources, request_timeout=self._wait_seconds),
+        )
+        return {
+            resource.name: {name: entry.value for name, entry in entries.items()}
+            for resource, entries in found.items()
+        }
 
     def _offsets(
         self, lanes: list[TopicPartition], spec: OffsetSpec, isolation: IsolationLevel
     ) -> list[int]:
-        asked = self._admin.list_offsets(
-            dict.fromkeys(lanes, spec),
-            isolation_level=isolation,
-            request_timeout=self._wait_seconds,
+        found = self._ask_each(
+            f"offsets of {lanes[0].topic}",
+            lambda: self._admin.list_offsets(
+                dict.fromkeys(lanes, spec),
+                isolation_level=isolation,
+                request_timeout=self._wait_seconds,
+            ),
         )
-        offsets = {
-            lane.partition: int(self._answered(f"offsets of {lane.topic}", future).offset)
-            for lane, future in asked.items()
-        }
+        offsets = {lane.partition: int(result.offset) for lane, result in found.items()}
         return [offsets[lane.partition] for lane in lanes]
 
-    def _answered(self, what: str, future: Future[Any]) -> Any:  # noqa: ANN401 (the vendor's)
-        try:
-            return self._asked(what, future)
-        except KafkaException as error:
-            raise _told(error, what) from None
+    def _ask(self, what: str, question: Callable[[], Future[Any]]) -> Any:  # noqa: ANN401
+        """The answer to one question, which is the vendor's and of no type."""
+        return self._ask_each(what, lambda: {None: question()})[None]
 
-    def _asked(self, what: str, future: Future[Any]) -> Any:  # noqa: ANN401 (the vendor's)
-        """An answer; raises Unreachable or Crash, KafkaException where the broker said no."""
+    def _ask_each(
+        self,
+        what: str,
+        question: Callable[[], Mapping[K, Future[Any]]],
+        absent: int | None = None,
+    ) -> dict[K, Any]:
+        """The answers to several questions; one refused with `absent` is left out.
+
+        What a cluster says while it is still finding its leaders is asked again. Raises
+        Unreachable when there is no answer in time, Crash when it is a no.
+        """
         deadline = time.monotonic() + self._wait_seconds
+        while True:
+            answers: dict[K, Any] = {}
+            try:
+                for name, future in question().items():
+                    try:
+                        answers[name] = self._result(what, future, deadline)
+                    except KafkaException as error:
+                        if error.args[0].code() != absent:
+                            raise
+            except KafkaException as error:
+                if error.args[0].code() not in _TRANSIENT or time.monotonic() > deadline:
+                    raise _told(error.args[0], what) from None
+                time.sleep(_POLL_SECONDS)
+                continue
+            return answers
+
+    def _result(self, what: str, future: Future[Any], deadline: float) -> Any:  # noqa: ANN401
         while True:
             self._admin.poll(0)  # serves the error callback
             if self._last_error is not None and self._last_error.code() in _REFUSED:
-                raise _told(KafkaException(self._last_error), what)
+                raise _told(self._last_error, what)
             try:
                 return future.result(_POLL_SECONDS)
             except TimeoutError:
@@ -293,5 +326,5 @@ def _reason(error: KafkaError) -> str:
     return text.partition(" (after")[0]
 
 
-def _told(error: KafkaException, what: str) -> Crash:
-    return Crash(f"Kafka refuses {what}: {_reason(error.args[0])}")
+def _told(error: KafkaError, what: str) -> Crash:
+    return Crash(f"Kafka refuses {what}: {_reason(error)}")
