@@ -6,15 +6,19 @@ none of which may change what comes out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from app.join import Effects, JoinSettings, LaneState, abandon, join, settle
 from schemas.records import Event, Kind, Record, Side
 from state.checkpoint import Bucket, Watermarks
 from state.keys import REMEMBERED, parse_row_key, parse_row_value, rows_digest
 from state.retention import span_of
-from state.window import StoredRow
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from state.window import StoredRow
 
 PLENTY = 10**9
 

@@ -7,10 +7,13 @@ cleans up, so whatever the join drops must make no difference to what it says.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from schemas.records import Event, Kind, Reason, Record, Rejected, Side
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 INT64 = 2**63
 
@@ -88,11 +91,12 @@ class Oracle:
             self.tally.watermarks += 1
         if reason is not None:
             self.rejects.append((side, record.offset, reason))
-        if record.kind != Kind.RETRACT and self._invalid(record, now) is None:
-            if record.ts > self.sides[side]:
-                self.sides[side] = record.ts
-                if counting[side]:
-                    self.follow(counting)
+        if record.kind == Kind.RETRACT or self._invalid(record, now) is not None:
+            return
+        if record.ts > self.sides[side]:
+            self.sides[side] = record.ts
+            if counting[side]:
+                self.follow(counting)
 
     def follow(self, counting: tuple[bool, bool] = (True, True)) -> None:
         """The lane's watermark after a side moved, and at the end of every turn."""
@@ -100,20 +104,19 @@ class Oracle:
         if speaking:
             self.wm = max(self.wm, min(speaking))
 
-    def _invalid(self, event: Event, now: int | None) -> Reason | None:
+    def _invalid(self, event: Event, now: int | None) -> Reason | None:  # noqa: PLR0911
         room = self.lateness + 4 * self.max_interval
         times = [event.ts] if event.kind == Kind.WATERMARK else [event.ts, event.start, event.end]
         if event.key is None and event.kind != Kind.WATERMARK:
             return Reason.NULL_KEY
         if min(times) < -INT64 + room or max(times) > INT64 - 1 - room:
             return Reason.OUT_OF_RANGE
-        if event.kind != Kind.WATERMARK:
-            if event.end < event.start:
-                return Reason.INVALID_INTERVAL
-            if event.kind == Kind.INSERT and (event.ts < event.start or event.ts > event.end):
-                return Reason.INVALID_INTERVAL
-            if event.end - event.start > self.max_interval:
-                return Reason.INTERVAL_TOO_LONG
+        if event.kind != Kind.WATERMARK and event.end < event.start:
+            return Reason.INVALID_INTERVAL
+        if event.kind == Kind.INSERT and (event.ts < event.start or event.ts > event.end):
+            return Reason.INVALID_INTERVAL
+        if event.kind != Kind.WATERMARK and event.end - event.start > self.max_interval:
+            return Reason.INTERVAL_TOO_LONG
         if now is not None and self.max_future is not None and event.ts - now > self.max_future:
             return Reason.FUTURE_TS
         return None

@@ -32,34 +32,40 @@ class Terms(NamedTuple):
     max_future: int | None
     base: int
     reach: int
+    pace: int
+    """By how much time moves on with every offset."""
+    names: int
+    """How many keys, and ids, are in use."""
 
 
 def terms_of(gene: int) -> Terms:
     chance = Random(gene)
     lateness, max_interval = chance.randint(0, 6), chance.randint(0, 12)
-    reach = chance.randint(1, 60)
+    reach, pace = chance.randint(1, 40), chance.choice([0, 1, 2])
     room = lateness + 4 * max_interval
     lowest, highest = INT64_MIN + room, INT64_MAX - room
-    base = chance.choice([0, -reach // 2, lowest, highest - reach - max_interval])
     return Terms(
         lateness,
         max_interval,
         chance.choice([None, None, chance.randint(0, 2 * reach)]),
-        base,
+        chance.choice([0, -reach, lowest, highest - reach - max_interval - 60 * pace]),
         reach,
+        pace,
+        chance.randint(1, len(KEYS)),
     )
 
 
 def record_of(gene: int, offset: int, terms: Terms) -> tuple[Side, Record]:
     chance = Random(gene)
     side = chance.choice(list(Side))
-    start = terms.base + chance.randint(0, terms.reach)
+    moved = terms.base + offset * terms.pace
+    start = moved + chance.randint(0, terms.reach)
     end = start + chance.choice([0, terms.max_interval, chance.randint(0, terms.max_interval)])
     kind = chance.choice([Kind.INSERT] * 6 + [Kind.RETRACT] * 3 + [Kind.WATERMARK])
     ts = chance.choice([start, chance.randint(start, end)])
     if kind == Kind.RETRACT:
-        ts = terms.base + chance.randint(0, terms.reach)
-    key: bytes | None = chance.choice(KEYS)
+        ts = moved + chance.randint(0, terms.reach)
+    key: bytes | None = chance.choice(KEYS[: terms.names])
     oddity = chance.randint(0, 60)
     if oddity == 0:
         ts = chance.choice([INT64_MIN, INT64_MAX, start - 1, end + 1])
@@ -71,16 +77,19 @@ def record_of(gene: int, offset: int, terms: Terms) -> tuple[Side, Record]:
     elif oddity == 3:
         return side, Rejected(offset, Reason.UNDECODABLE, "", None)
     value = chance.choice([b"x", b"x", b"x", b"other"])
-    row_id = chance.choice(IDS)
+    row_id = chance.choice(IDS[: terms.names + 1])
     return side, Event(offset, key, row_id, ts, start, end, int(kind), value, None)
 
 
 def turn_of(genes: list[int], first_offset: int, terms: Terms) -> Turn:
     chance = Random(genes[0])
+    terms.base + first_offset * terms.pace
     return Turn(
         [record_of(gene, first_offset + at, terms) for at, gene in enumerate(genes[1:])],
         chance.choice([(True, True)] * 8 + [(True, False), (False, True), (False, False)]),
-        chance.choice([None, terms.base + chance.randint(0, terms.reach)]),
+        chance.choice(
+            [None, terms.base + first_offset * terms.pace + chance.randint(0, terms.reach)]
+        ),
         chance.random() < 0.5,
         chance.choice(["", "", "evict", "evict all", "reopen", "abort"]),
     )
@@ -91,9 +100,21 @@ GENE = st.integers(0, 2**32)
 
 
 @given(GENE, st.lists(st.lists(GENE, min_size=1, max_size=9), max_size=16))
-@settings(deadline=None, max_examples=1000)
+@settings(deadline=None, max_examples=300)
 def test_says_what_the_oracle_says(gene: int, genes: list[list[int]]) -> None:
-    terms = terms_of(gene)
+    check_run(terms_of(gene), genes)
+
+
+@given(GENE)
+@settings(deadline=None, max_examples=150)
+def test_says_what_the_oracle_says_of_long_runs(gene: int) -> None:
+    chance = Random(gene)
+    terms = terms_of(chance.getrandbits(32))
+    turns = [chance.randint(1, 9) for _ in range(40)]
+    check_run(terms, [[chance.getrandbits(32) for _ in range(size)] for size in turns])
+
+
+def check_run(terms: Terms, genes: list[list[int]]) -> None:
     oracle = Oracle(terms.lateness, terms.max_interval, terms.max_future)
     lane = Lane(settings_of(terms.lateness, terms.max_interval, max_future=terms.max_future))
     offset = 0
