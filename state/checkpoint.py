@@ -149,22 +149,14 @@ def pack_rows(rows: Mapping[bytes, bytes]) -> bytes:
 
 
 def count_rows(packed: bytes) -> int:
-    """How many rows are packed here."""
-    return _COUNT.unpack_from(packed)[0] if packed else 0
+    """How many rows are packed here. Raises Unreadable where `unpack_rows` would."""
+    return len(_lengths(packed)) // 2
 
 
 def unpack_rows(packed: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The (row key, row value) pairs, sorted by key. Raises Unreadable."""
-    if not packed:
-        return
-    try:
-        (count,) = _COUNT.unpack_from(packed)
-        lengths = unpack_from(f"<{2 * count}I", packed, _COUNT.size)
-    except StructError as error:
-        raise Unreadable(f"damaged rows: {error}") from error
-    at = _COUNT.size + _LENGTHS_BYTES * count
-    if at + sum(lengths) != len(packed):
-        raise Unreadable(f"damaged rows: {len(packed)} bytes instead of {at + sum(lengths)}")
+    """The (row key, row value) pairs, sorted by key. Raises Unreadable, before any other row."""
+    lengths = _lengths(packed)
+    at = _COUNT.size + _LENGTHS_BYTES // 2 * len(lengths)
     pairs = iter(lengths)
     for key_length, value_length in zip(pairs, pairs, strict=True):
         value_at = at + key_length
@@ -336,6 +328,21 @@ def _split(rows: Mapping[bytes, bytes], bytes_max: int) -> Iterator[list[bytes]]
         size += added
     if run:
         yield run
+
+
+def _lengths(packed: bytes) -> tuple[int, ...]:
+    """Of each row in turn, the lengths of its key and of its value."""
+    if not packed:
+        return ()
+    try:
+        (count,) = _COUNT.unpack_from(packed)
+        lengths = unpack_from(f"<{2 * count}I", packed, _COUNT.size)
+    except StructError as error:
+        raise Unreadable(f"damaged rows: {error}") from error
+    size = _COUNT.size + _LENGTHS_BYTES * count + sum(lengths)
+    if size != len(packed):
+        raise Unreadable(f"damaged rows: {len(packed)} bytes instead of {size}")
+    return lengths
 
 
 def _pack(keys: Sequence[bytes], rows: Mapping[bytes, bytes]) -> bytes:

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 CELLS_MIN: Final = 2**8
 CELLS_MAX: Final = 2**18
-"""Bytes a bucket may take. Beyond CELLS_MAX / CELLS_PER_KEY keys false reports become likelier."""
+"""Bytes a bucket may take."""
+BYTES_MAX: Final = 2**22
+"""Bytes all buckets of a lane may take, but for CELLS_MIN each. At a limit nothing fails: false
+reports become likelier."""
 CELLS_PER_KEY: Final = 4
 """One report in seventy is false."""
 GROWTH: Final = 4
@@ -46,19 +49,20 @@ _LEFT, _RIGHT = _patterns(0), _patterns(13)
 class Presence:
     """The filters of one lane. `unknown` buckets are always reported: not all rows were seen."""
 
-    __slots__ = ("_cells_first", "_filled", "_filters", "unknown")
+    __slots__ = ("_bytes", "_cells_first", "_filled", "_filters", "unknown")
 
     def __init__(self, unknown: Iterable[int] = ()) -> None:
         self.unknown = set(unknown)
         self._filters: dict[int, bytearray] = {}
         self._filled: dict[int, int] = {}
         """Per bucket, how many keys it was given: about, and rather too many than too few."""
+        self._bytes = 0
         self._cells_first = CELLS_MIN
         """What a new bucket begins with: what the fullest before it came to."""
 
     def __len__(self) -> int:
         """Bytes in use."""
-        return sum(map(len, self._filters.values()))
+        return self._bytes
 
     def look(self, buckets: Iterable[int], key: bytes) -> list[tuple[int, Side]]:
         """Those of the buckets, with the side, that may hold rows of this join key."""
@@ -105,13 +109,16 @@ class Presence:
     def drop(self, bucket: int) -> None:
         """The bucket has no rows any more."""
         self.unknown.discard(bucket)
-        self._filters.pop(bucket, None)
+        self._bytes -= len(self._filters.pop(bucket, b""))
         self._filled.pop(bucket, None)
 
     def _cells_of(self, bucket: int) -> bytearray:
         cells = self._filters.get(bucket)
         if cells is None:
-            cells = self._filters[bucket] = bytearray(self._cells_first)
+            fits = self._bytes + self._cells_first <= BYTES_MAX
+            cells = bytearray(self._cells_first if fits else CELLS_MIN)
+            self._filters[bucket] = cells
+            self._bytes += len(cells)
         return cells
 
     def _fill(self, bucket: int, keys: int) -> None:
@@ -120,7 +127,11 @@ class Presence:
         filled = self._filled[bucket] = self._filled.get(bucket, 0) + keys
         cells = self._filters[bucket]
         while len(cells) < min(CELLS_MAX, filled * CELLS_PER_KEY):
+            added = len(cells) * (GROWTH - 1)
+            if self._bytes + added > BYTES_MAX:
+                return
             # A cell's number is the low bits of a hash: the same cells several times over answer
             # as they did once, and no key is needed to fill them.
             cells *= GROWTH
+            self._bytes += added
             self._cells_first = max(self._cells_first, len(cells))

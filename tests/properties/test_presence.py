@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from schemas.records import Side
 from state.keys import row_key
-from state.presence import CELLS_MAX, CELLS_PER_KEY, Presence
+from state.presence import BYTES_MAX, CELLS_MAX, CELLS_MIN, CELLS_PER_KEY, Presence
 
 buckets = st.integers(-70, 70)
 keys = st.binary(max_size=4) | st.sampled_from([b"", b"\0", b"k" * 300])
@@ -60,6 +60,19 @@ def test_false_reports_are_rare_and_memory_is_bounded() -> None:
     )
     assert len(presence) <= 5 * 4 * CELLS_PER_KEY * 8_000 + CELLS_MAX
     for bucket in range(10):
+        presence.drop(bucket)
+    assert len(presence) == 0
+
+
+def test_many_buckets_stay_within_the_limit() -> None:
+    presence = Presence()
+    presence.add(sorted(named(0, Side.LEFT, b"%d" % n) for n in range(CELLS_MAX // CELLS_PER_KEY)))
+    many = 2 * BYTES_MAX // CELLS_MAX
+    for bucket in range(1, many):
+        presence.add([named(bucket, Side.RIGHT, b"key")])
+        assert presence.look([bucket], b"key") == [(bucket, Side.RIGHT)]
+    assert len(presence) <= BYTES_MAX + CELLS_MIN * many
+    for bucket in range(many):
         presence.drop(bucket)
     assert len(presence) == 0
 

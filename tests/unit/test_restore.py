@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rebalance.restore import BATCH_TURNS_MAX, Audit, Figures, Replay, directory_differences
-from state.checkpoint import decode_turn
+from state.checkpoint import Unreadable, decode_turn
 from tests.unit.stored import Paper, held_by, open_store, row, seen_in
 
 if TYPE_CHECKING:
@@ -179,6 +179,21 @@ def test_finish_of_an_empty_changelog(tmp_path: Path) -> None:
     store.close()
     store = open_store(tmp_path)
     assert (store.checkpoint, store.position) == (None, 4)
+
+
+def test_damaged_record_leaves_no_half_turn(tmp_path: Path) -> None:
+    store, paper = open_store(tmp_path), Paper()
+    replay = Replay(store)
+    (value,) = paper.turn(rows_of(1)).encode()
+    replay.feed(0, decode_turn(value))
+    before = paper.branch()
+    *parts, last = (decode_turn(v) for v in paper.turn(rows_of(*range(20))).encode(PART_BYTES))
+    for number, part in enumerate(parts):
+        replay.feed(2 + number, part)
+    with pytest.raises(Unreadable):
+        replay.feed(50, last._replace(rows=b"\1\0\0\0"))
+    replay.flush()
+    assert held_by(store) == before.held
 
 
 def test_many_small_turns_share_a_write(tmp_path: Path) -> None:
