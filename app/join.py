@@ -32,6 +32,7 @@ from schemas.records import Event, Kind, Reason, Record, Rejected, Side
 from state.checkpoint import Bucket, Watermarks
 from state.keys import LIVE, MET, REMEMBERED, RETRACTED, Row, row_size
 from state.retention import droppable, first_kept_end
+from state.watermark import levels_of, watermarks_of
 from state.window import Load, Window, Windows, overlapping, put, put_gone, reflag, retire
 
 if TYPE_CHECKING:
@@ -48,8 +49,6 @@ __all__ = [
     "settle",
 ]
 
-_MINUS_INFINITY: Final = -(2**80)
-_INFINITY: Final = 2**80
 _INSERT: Final = int(Kind.INSERT)
 
 
@@ -174,13 +173,11 @@ def _decide(
 ) -> Watermarks:
     """Every record in its order; returns the watermarks at the turn's end.
 
-    `state.watermark.advance` is written out here: an idle side's floor is infinite, so that the
-    lane's watermark follows the lower floor, and a side that never spoke is at minus infinity.
+    The lane's watermark follows the sides' here as `state.watermark` says, one event at a time.
     """
     low, high, length_max, latest = limits
     decisions = turn.decisions
-    wm, *tops = [_MINUS_INFINITY if ts is None else ts for ts in watermarks]
-    floors = [top if counts else _INFINITY for top, counts in zip(tops, counting, strict=True)]
+    wm, tops, floors = levels_of(watermarks, counting)
     for side, record in records:
         if type(record) is not Event:
             assert isinstance(record, Rejected)
@@ -211,10 +208,7 @@ def _decide(
                 other = floors[1 - side]
                 lower = ts if ts < other else other  # noqa: FURB136 - a call costs more
                 wm = max(wm, lower)
-    lower = min(floors)
-    if wm < lower < _INFINITY:  # A side has become idle.
-        wm = lower
-    return Watermarks(*[None if ts == _MINUS_INFINITY else ts for ts in (wm, *tops)])
+    return watermarks_of(wm, tops, floors)
 
 
 def _insert(turn: _Turn, side: Side, event: Event, key: bytes, wm: int) -> None:

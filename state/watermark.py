@@ -1,41 +1,46 @@
 """Watermarks of a lane: how far event time has come, on each side and for both together.
 
 A side's watermark is the largest ts it has shown. The lane's follows the smaller of those that
-count; it never decreases, whatever a returning idle side or a restart brings. None is minus
-infinity: below every ts.
+count, an idle side does not; it never falls, whatever a returning side or a restart brings.
+
+    wm = max(wm, min(watermarks of the sides that count))
+
+A side that counts and never spoke is at minus infinity and holds the lane there; with no side
+counting all stays as it is.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final, NamedTuple
 
 from state.checkpoint import Watermarks
 
-if TYPE_CHECKING:
-    from schemas.records import Side
-
-BOTH_COUNT: Final = (True, True)
-"""Neither side is idle."""
+_MINUS_INFINITY: Final = -(2**80)
+_INFINITY: Final = 2**80
 
 
-def advance(watermarks: Watermarks, side: Side, ts: int, counting: tuple[bool, bool]) -> Watermarks:
-    """The watermarks after `side` showed `ts`; `counting` says which sides are not idle."""
-    sides = [watermarks.left, watermarks.right]
-    known = sides[side]
-    sides[side] = ts if known is None else max(known, ts)
-    return settle(Watermarks(watermarks.lane, *sides), counting)
+class Levels(NamedTuple):
+    """Watermarks as plain numbers, for a loop that compares and moves them.
 
-
-def settle(watermarks: Watermarks, counting: tuple[bool, bool]) -> Watermarks:
-    """The watermarks once idleness is `counting`: no event needed, nothing ever decreases.
-
-    A counting side that never spoke holds the lane back; with no side counting all stays.
+    `tops` are the sides' watermarks. `floors` are the same, but for an idle side infinite: the
+    lower floor is what the lane's watermark follows.
     """
-    sides = [ts for ts, counts in zip(watermarks[1:], counting, strict=True) if counts]
-    spoken = [ts for ts in sides if ts is not None]
-    if not spoken or len(spoken) < len(sides):
-        return watermarks
-    low = min(spoken)
-    if watermarks.lane is not None and low <= watermarks.lane:
-        return watermarks
-    return watermarks._replace(lane=low)
+
+    lane: int
+    tops: list[int]
+    floors: list[int]
+
+
+def levels_of(watermarks: Watermarks, counting: tuple[bool, bool]) -> Levels:
+    """The watermarks at the beginning of a turn; `counting` says which sides are not idle."""
+    lane, *tops = [_MINUS_INFINITY if ts is None else ts for ts in watermarks]
+    floors = [top if counts else _INFINITY for top, counts in zip(tops, counting, strict=True)]
+    return Levels(lane, tops, floors)
+
+
+def watermarks_of(lane: int, tops: list[int], floors: list[int]) -> Watermarks:
+    """The watermarks at the end of a turn, in which a side may have become idle."""
+    lower = min(floors)
+    if lower < _INFINITY:
+        lane = max(lane, lower)
+    return Watermarks(*[None if ts == _MINUS_INFINITY else ts for ts in (lane, *tops)])
