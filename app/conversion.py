@@ -51,19 +51,24 @@ class RecordConversion:
     def record(self, row: Mapping[str, object]) -> dict[str, object]:
         """One record; columns that are not fields are left out. Raises Unfit."""
         record: dict[str, object] = {}
-        for name, convert in self._fields.items():
-            if name in row:
-                value = row[name]
+        name = ""
+        try:
+            for name, convert in self._fields.items():
+                value = row.get(name)
                 # A default stands for what a file has no value for, too.
-                nothing = value is None or isinstance(value, Blank)
-                if nothing and self._defaults.get(name) is not None:
-                    value = self._defaults[name]
-                record[name] = _within(name, convert, value)
-            elif name in self._defaults:
-                record[name] = _within(name, convert, self._defaults[name])
-            else:
-                raise Unfit(f"{name} is missing")
+                if (value is None or isinstance(value, Blank)) and (
+                    name not in row or self._defaults.get(name) is not None
+                ):
+                    value = self._default(name)
+                record[name] = convert(value)
+        except Unfit as error:
+            raise _inside(name, error) from None
         return record
+
+    def _default(self, name: str) -> object:
+        if name not in self._defaults:
+            raise Unfit("is missing")
+        return self._defaults[name]
 
     def _converters(self, record: Mapping[str, Any]) -> dict[str, Convert]:
         return {field["name"]: self._converter(field["type"]) for field in record["fields"]}
@@ -113,9 +118,13 @@ def _within(name: str, convert: Convert, value: object) -> object:
     try:
         return convert(value)
     except Unfit as error:
-        text = str(error)
-        inner = text.startswith((".", "["))
-        raise Unfit(f"{name}{text}" if inner else f"{name} {text}") from None
+        raise _inside(name, error) from None
+
+
+def _inside(name: str, error: Unfit) -> Unfit:
+    """The error with the name of what holds the value before it."""
+    text = str(error)
+    return Unfit(f"{name}{text}" if text.startswith((".", "[")) else f"{name} {text}")
 
 
 def _null(value: object) -> None:

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 
     from app.config import Config
 
+_POLL_EVERY: Final = 1_000
 _FIXED: Final[Mapping[str, str | int | bool]] = {
     "enable.idempotence": True,
+    # A call into Python for each record would be a third of the work.
+    "delivery.report.only.error": True,
     # Where Java's own producer puts a key: both inputs must agree for rows to meet.
     "partitioner": "murmur2_random",
 }
@@ -36,8 +39,9 @@ class Loader:
         self._topic = topic
         self._address = config.bootstrap_servers
         self._failure: KafkaError | None = None
-        self._acknowledged = 0
         self._produced = 0
+        self._failed = 0
+        self._waiting = 0
         self._progressed = time.monotonic()
         self._producer = Producer(
             {
@@ -52,7 +56,7 @@ class Loader:
     @property
     def sent(self) -> int:
         """Records acknowledged so far."""
-        return self._acknowledged
+        return self._produced - self._failed - len(self._producer)
 
     def put(self, key: bytes | None, value: bytes) -> None:
         """Send one record, waiting while too many are on their way.
@@ -61,7 +65,7 @@ class Loader:
         """
         while True:
             try:
-                self._producer.produce(self._topic, value, key, on_delivery=self._delivered)
+                self._producer.produce(self._topic, value, key, on_delivery=self._refused)
             except BufferError:
                 self._wait()
                 continue
@@ -70,38 +74,43 @@ class Loader:
                     raise RecordTooLarge from None
                 raise Crash(f"topic {self._topic}: {error.args[0].str()}") from None
             break
-        if self._produced == self._acknowledged:
-            self._progressed = time.monotonic()
         self._produced += 1
-        self._producer.poll(0)
-        self._check()
+        if self._produced % _POLL_EVERY == 0:
+            self._producer.poll(0)
+            self._check()
 
     def flush(self) -> None:
         """Wait until everything sent is acknowledged; raises like `put`."""
-        while self._acknowledged < self._produced:
+        self._progressed = time.monotonic()
+        while len(self._producer) > 0:
             self._wait()
+        self._check()
 
     def _wait(self) -> None:
         self._producer.poll(0.1)
         self._check()
-        if time.monotonic() - self._progressed > WAIT_SECONDS:
+        waiting = len(self._producer)
+        if waiting != self._waiting:
+            self._waiting = waiting
+            self._progressed = time.monotonic()
+        elif time.monotonic() - self._progressed > WAIT_SECONDS:
+            sent = self.sent
             self._producer.purge()
             raise Unreachable(
                 f"no broker answered at {self._address} within {WAIT_SECONDS:g} s; "
-                f"{self._acknowledged} records had been written to {self._topic}"
+                f"{sent} records had been written to {self._topic}"
             )
 
     def _check(self) -> None:
         if self._failure is not None:
+            sent = self.sent
             self._producer.purge()
             raise Crash(
                 f"topic {self._topic} refused a record: {self._failure.str()}; "
-                f"{self._acknowledged} had been written"
+                f"{sent} had been written"
             )
 
-    def _delivered(self, error: KafkaError | None, _message: Any) -> None:  # noqa: ANN401
-        self._progressed = time.monotonic()
-        if error is None:
-            self._acknowledged += 1
-        elif self._failure is None:
+    def _refused(self, error: KafkaError | None, _message: Any) -> None:  # noqa: ANN401
+        self._failed += 1
+        if self._failure is None:
             self._failure = error
