@@ -207,7 +207,8 @@ def _decide(
                 floors[side] = ts
                 other = floors[1 - side]
                 lower = ts if ts < other else other  # noqa: FURB136 - a call costs more
-                wm = max(wm, lower)
+                if lower > wm:  # noqa: PLR1730
+                    wm = lower
     return watermarks_of(wm, tops, floors)
 
 

@@ -85,7 +85,8 @@ def put(side: Rows, row: Row) -> None:
     bits = length.bit_length()
     for shelf in side.shelves:
         if shelf.bits == bits:
-            shelf.longest = max(shelf.longest, length)
+            if length > shelf.longest:  # noqa: PLR1730 - a call costs more than all the rest
+                shelf.longest = length
             rows = shelf.rows
             if rows[-1] < row:  # Most rows come about in order of time.
                 rows.append(row)

@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from typing import TYPE_CHECKING
+
+import pytest
+
+from schemas.records import Side
+from state.checkpoint import Bucket
+from state.keys import LIVE, REMEMBERED, RETRACTED, Row
+from state.window import (
+    WINDOW_COST,
+    Rows,
+    StoredRow,
+    Windows,
+    cost_of,
+    overlapping,
+    put,
+    put_gone,
+    reflag,
+    retire,
+    rows_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SPAN = 10
+SOME = Bucket(1, 1, 1, 1, 0, 0)
+
+
+def row(row_id: str, start: int, end: int, flags: int = LIVE, value: bytes = b"v") -> Row:
+    return end, start, row_id, start, flags, value
+
+
+class Store:
+    """Stored rows by key and bucket, and what was asked for."""
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[bytes, int], list[StoredRow]] = {}
+        self.asked: list[tuple[bytes, list[int]]] = []
+
+    def add(self, key: bytes, side: Side, stored: Row) -> None:
+        self.rows.setdefault((key, stored[0] // SPAN), []).append((side, *stored))
+
+    def load(self, buckets: Sequence[int], key: bytes) -> list[StoredRow]:
+        self.asked.append((key, list(buckets)))
+        return [stored for bucket in buckets for stored in self.rows.get((key, bucket), [])]
+
+
+def windows_over(store: Store, *buckets: int) -> Windows:
+    return Windows(store.load, dict.fromkeys(buckets, SOME), SPAN)
+
+
+def add(windows: Windows, key: bytes, side: Side, new: Row) -> None:
+    """What a turn does for an INSERT."""
+    window = windows.table.get(key) or windows.open(key)
+    put(window.sides[side], new)
+    windows.enter(new[0] // SPAN, [window.key], cost_of(new))
+
+
+def size_of(windows: Windows) -> int:
+    return sum(
+        WINDOW_COST + sum(map(cost_of, rows_of(window))) for window in windows.table.values()
+    )
+
+
+def test_a_side_finds_rows_in_classes_of_length() -> None:
+    side = Rows()
+    for at, length in enumerate([0, 1, 2, 3, 4, 7, 8, 1000]):
+        put(side, row(f"r{at}", 100, 100 + length))
+    assert [shelf.longest for shelf in side.shelves] == [0, 1, 3, 7, 8, 1000]
+    assert {found[2] for found in overlapping(side, 104, 106)} == {"r4", "r5", "r6", "r7"}
+    assert overlapping(side, 0, 99) == []
+    assert overlapping(side, 1101, 2000) == []
+    assert len(overlapping(side, 100, 100)) == 8
+
+
+def test_a_retired_row_answers_for_its_id_and_never_matches() -> None:
+    side = Rows()
+    first, second = row("a", 0, 5), row("b", 0, 5)
+    put(side, first)
+    put(side, second)
+    gone = retire(side, first, RETRACTED)
+    assert gone == (5, 0, "a", 0, RETRACTED, b"")
+    assert side.ids == {"a": gone, "b": second}
+    assert overlapping(side, 0, 9) == [second]
+    retire(side, second, RETRACTED)
+    assert side.shelves == []
+    assert [found[2] for found in side.gone] == ["a", "b"]
+
+
+def test_a_remembered_row_can_get_other_flags() -> None:
+    side = Rows()
+    for row_id in ("a", "b", "c"):
+        put_gone(side, row(row_id, 0, 5, REMEMBERED, b""))
+    met = reflag(side, side.ids["b"], 3)
+    assert met == (5, 0, "b", 0, 3, b"")
+    assert side.gone[1] is side.ids["b"] is met
+
+
+def test_a_key_is_loaded_on_its_first_touch() -> None:
+    store = Store()
+    windows = windows_over(store, 0, 1)
+    store.add(b"k", Side.LEFT, row("new", 10, 15))
+    store.add(b"k", Side.LEFT, row("old", 0, 5))
+    store.add(b"k", Side.RIGHT, row("gone", 0, 5, RETRACTED, b""))
+    window = windows.open(b"k")
+    assert windows.table == {b"k": window}
+    assert store.asked == [(b"k", [0, 1])]
+    assert {found[2] for found in rows_of(window)} == {"new", "old", "gone"}
+    assert [found[2] for found in overlapping(window.sides[Side.LEFT], 0, 99)] == ["old", "new"]
+    assert overlapping(window.sides[Side.RIGHT], 0, 99) == []
+    assert windows.size == size_of(windows)
+
+
+def test_of_two_rows_of_one_id_the_newer_is_the_one_known() -> None:
+    for order in ((0, 30), (30, 0)):
+        store = Store()
+        windows = windows_over(store, 0, 3)
+        for start in order:
+            store.add(b"k", Side.LEFT, row("a", start, start + 5))
+        side = windows.open(b"k").sides[Side.LEFT]
+        assert side.ids["a"][1] == 30
+        assert len(overlapping(side, 0, 99)) == 2
+
+
+def test_nothing_is_asked_of_the_store_while_memory_holds_everything() -> None:
+    store = Store()
+    directory: dict[int, Bucket] = {}
+    windows = Windows(store.load, directory, SPAN)
+    assert windows.cold == []
+    add(windows, b"k", Side.LEFT, row("a", 0, 5))
+    directory[0] = SOME
+    windows.settle([], 0)
+    windows.open(b"other")
+    assert store.asked == []
+
+    windows.evict(10**9)
+    assert not windows.resident
+    directory[1] = SOME
+    windows.open(b"k")
+    assert store.asked == [(b"k", [0])]  # Bucket 1 is younger than what was evicted.
+    windows.settle([0], SPAN)
+    assert windows.resident
+
+
+def test_the_longest_unused_goes_first() -> None:
+    store = Store()
+    windows = windows_over(store)
+    for number in range(100):
+        add(windows, b"%d" % number, Side.LEFT, row("a", 0, 5))
+    windows.settle([], 0)
+    one = windows.size // 100
+    assert windows.evict(one * 10) == one * 10  # All were used: the oldest go.
+    assert set(windows.table) == {b"%d" % number for number in range(10, 100)}
+    for number in range(10, 20):
+        windows.table[b"%d" % number].used = True
+    windows.evict(one * 40)
+    assert set(windows.table) == {b"%d" % number for number in (*range(10, 20), *range(60, 100))}
+    assert windows.size == size_of(windows)
+    assert windows.evict(10**9) == one * 50
+    assert windows.size == 0
+    assert windows.evict(1) == 0
+
+
+def test_forgotten_windows_are_loaded_again() -> None:
+    store = Store()
+    windows = windows_over(store, 0)
+    store.add(b"k", Side.LEFT, row("a", 0, 5))
+    windows.open(b"k")
+    add(windows, b"k", Side.LEFT, row("b", 0, 5))
+    add(windows, b"new", Side.LEFT, row("b", 0, 5))
+    windows.forget({b"k", b"new", b"never seen"})
+    assert windows.table == {}
+    assert windows.size == 0
+    assert set(windows.open(b"k").sides[Side.LEFT].ids) == {"a"}
+
+
+def test_dropped_buckets_are_trimmed_from_memory() -> None:
+    windows = windows_over(Store())
+    for start in (0, 5, 10, 15, 20):
+        add(windows, b"k", Side.LEFT, row(f"a{start}", start, start + 4))
+        add(windows, b"k", Side.RIGHT, row(f"b{start}", start, start + 1))
+    add(windows, b"brief", Side.LEFT, row("a", 0, 9))
+    retire(windows.table[b"k"].sides[Side.RIGHT], row_of(windows, Side.RIGHT, "b0"), RETRACTED)
+    windows.size -= 1  # Its value.
+    windows.settle([0, 1], 2 * SPAN)
+    assert set(windows.table) == {b"k"}
+    assert {found[2] for found in rows_of(windows.table[b"k"])} == {"a20", "b20"}
+    assert [set(side.ids) for side in windows.table[b"k"].sides] == [{"a20"}, {"b20"}]
+    assert windows.size == size_of(windows)
+
+
+def row_of(windows: Windows, side: Side, row_id: str) -> Row:
+    return windows.table[b"k"].sides[side].ids[row_id]
+
+
+def test_trimming_keeps_the_newer_row_of_an_id() -> None:
+    windows = windows_over(Store())
+    add(windows, b"k", Side.LEFT, row("a", 0, 5))
+    add(windows, b"k", Side.LEFT, row("a", 50, 55))
+    windows.settle([0], SPAN)
+    assert row_of(windows, Side.LEFT, "a")[1] == 50
+    assert windows.size == size_of(windows)
+
+
+def test_trimming_is_bounded_and_goes_on_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("state.window.TRIMMED_MAX", 30)
+    windows = windows_over(Store())
+    for number in range(100):
+        add(windows, b"%d" % number, Side.LEFT, row("a", 0, 5))
+    sizes = []
+    windows.settle([0], SPAN)
+    while windows.table:
+        sizes.append(len(windows.table))
+        windows.settle([], 0)
+    assert sizes == [70, 40, 10]
+    assert windows.size == 0
+
+
+@pytest.mark.parametrize("rows_a_side", [1, 3, 30])
+def test_size_is_about_what_python_takes(rows_a_side: int) -> None:
+    windows = windows_over(Store())
+    gc.collect()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    base = 1_700_000_000_000
+    for number in range(600):
+        for at in range(rows_a_side):
+            for side in Side:
+                start = base + at * 1000 + number
+                new = (start + 70, start, f"row-{number}-{at}", start + 1, LIVE, b"%110d" % start)
+                add(windows, b"key-%d" % number, side, new)
+    taken = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert 0.75 < windows.size / taken < 1.33
