@@ -23,6 +23,8 @@ FLIGHT_SCHEMA: Final = Path(__file__).with_name("flight.avsc")
 WEATHER_SCHEMA: Final = Path(__file__).with_name("weather.avsc")
 
 KEY: Final = "origin"
+NEW_YEAR: Final = 1_356_998_400_000
+DAY_MS: Final = 86_400_000
 FLOWN: Final = 327_346
 HOURS: Final = 26_115
 MATCHES: Final = 1_153_444
@@ -83,8 +85,10 @@ class Streams(NamedTuple):
     weather_rows: int
 
 
-def open_tables() -> duckdb.DuckDBPyConnection:
+def open_tables(days: int | None = None) -> duckdb.DuckDBPyConnection:
     """A database in memory with the tables `flights` and `weather`.
+
+    Of the year's first `days` only, if that is given.
 
     Raises:
         UsageError: the data package is not installed.
@@ -98,6 +102,10 @@ def open_tables() -> duckdb.DuckDBPyConnection:
             flights = archive.extract("flights.csv", work)
         tables.execute(FLIGHTS_SQL, {"csv": flights})
     tables.execute(WEATHER_SQL, {"csv": str(data / "weather.csv")})
+    if days is not None:
+        until = {"until": NEW_YEAR + days * DAY_MS}
+        tables.execute("delete from flights where departure >= $until", until)
+        tables.execute("delete from weather where since >= $until", until)
     return tables
 
 

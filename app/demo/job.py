@@ -40,7 +40,9 @@ class Killing:
 
     worker: Worker
     killed_at: float | None = None
+    started: bool = False
     back: bool = False
+    """Started again, and it answers: from here on it can be stopped in good order."""
 
 
 class Job:
@@ -90,14 +92,16 @@ class Job:
             console=self._console, auto_refresh=False, transient=True,
             get_renderable=lambda: show.live_view(self.progress),
         ) as live:  # fmt: skip
+            ended = time.monotonic()
             while self.progress.read < self.progress.total or not self._killing.back:
                 self.log.follow()
                 self._look()
                 live.refresh()
-        seconds = time.monotonic() - self.progress.began
+                if self.progress.read < self.progress.total:
+                    ended = time.monotonic()
         self._stop()
         self.log.finish(cluster)
-        return seconds
+        return ended - self.progress.began
 
     def _look(self) -> None:
         """Ask everybody how it goes, a few times a second."""
@@ -121,9 +125,8 @@ class Job:
         if self.progress.read > before:
             self._moved = now
         elif now - self._moved > STALLED_S:
-            raise Crash(
-                f"nothing was read for {STALLED_S:.0f} s; logs are in {self.log_path.parent}"
-            )
+            logs = "; ".join(f"{worker.name}: {worker.tail()}" for worker in self._workers)
+            raise Crash(f"nothing was read for {STALLED_S:.0f} s; {logs}")
         self._kill_once(now)
         if not self._console.is_terminal and now - self._told > LINE_EVERY_S:
             self._told = now
@@ -137,8 +140,10 @@ class Job:
                 pid = killing.worker.kill()
                 share = self.progress.read / self.progress.total
                 self._console.print(f"SIGKILL to {killing.worker.name} (pid {pid}) at {share:.0%}")
-        elif not killing.back and now - killing.killed_at > DOWN_S:
-            killing.back = True
+        elif killing.started:
+            killing.back = killing.back or killing.worker.status() is not None
+        elif now - killing.killed_at > DOWN_S:
+            killing.started = True
             killing.worker.start()
             self._console.print(f"{killing.worker.name} is started again")
 

@@ -127,9 +127,13 @@ class Worker:
         if self.process is None or (code := self.process.poll()) is None:
             return False
         if code != EXIT_RESTART:
-            raise Crash(f"{self.name} ended with {code}: {self._processes.tail(self._log)}")
+            raise Crash(f"{self.name} ended with {code}: {self.tail()}")
         self.start()
         return True
+
+    def tail(self) -> str:
+        """The end of its log."""
+        return self._processes.tail(self._log)
 
     def stop(self) -> int:
         """SIGTERM, and wait for its exit code; -SIGKILL if it had to be killed."""
