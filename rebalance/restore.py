@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from state.presence import Presence
     from state.store import LaneStore
 
-BATCH_ROWS_MAX: Final = 20_000
-"""Rows of one store write; several small turns share one, whose fixed cost is that of 50 rows."""
+BATCH_BYTES_MAX: Final = 2 * 1024 * 1024
+"""Of one store write, about 20 ms; a turn is not divided. Small turns share one: a write costs as
+much as 50 rows."""
 BATCH_TURNS_MAX: Final = 500
 AUDIT_ROWS: Final = 25_000
 """Rows that an audit looks at in one step: about 50 ms."""
@@ -128,7 +129,7 @@ class Replay:
         self._position = position
         self._turns += 1
         self.figures.turns += 1
-        if self._store.staged >= BATCH_ROWS_MAX or self._turns >= BATCH_TURNS_MAX:
+        if self._store.staged >= BATCH_BYTES_MAX or self._turns >= BATCH_TURNS_MAX:
             self.flush()
 
 

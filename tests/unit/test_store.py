@@ -130,6 +130,25 @@ def test_wipe_starts_over(tmp_path: Path) -> None:
     assert open_store(tmp_path).position == 1
 
 
+@pytest.mark.parametrize("left", ["*.sst", "*.log", "MANIFEST*", "*"])
+def test_half_removed_store_is_never_an_older_one(tmp_path: Path, left: str) -> None:
+    store = open_store(tmp_path)
+    store.apply(*Paper().turn(dict([row(1)])), 1)
+    store.close()
+    store = open_store(tmp_path)
+    store.apply({}, {}, CHECKPOINT, 2)
+    kept = set(tmp_path.glob(left))
+    store.close()
+    (tmp_path / "CURRENT").unlink()  # `destroy` was killed after this and some more.
+    for file in set(tmp_path.iterdir()) - kept:
+        file.unlink(missing_ok=True)
+    try:
+        store = open_store(tmp_path)
+    except StoreDamaged:
+        return
+    assert (held_by(store), store.position) == (({}, {}, None), 0)
+
+
 def test_close_from_another_thread_lets_the_next_one_open(tmp_path: Path) -> None:
     store, paper = open_store(tmp_path), Paper()
     store.apply(*paper.turn(dict(row(n) for n in range(1000))), 1)
