@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from app.broker import Broker, start_broker
 from tests.kafka.harness import Harness
+from tests.kafka.lane import Lane, Lanes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+LANES: Final = 28
+"""More than any one file has tests."""
 
 
 @pytest.fixture(scope="session")
@@ -24,8 +28,29 @@ def broker() -> Iterator[Broker]:
 @pytest.fixture
 def kafka(broker: Broker, tmp_path: Path) -> Iterator[Harness]:
     """Fresh topic and job names on the session's broker; ends the workers it started."""
-    harness = Harness(broker.bootstrap_servers, tmp_path)
+    harness = Harness(broker.bootstrap_servers, tmp_path, quick_session=broker.owned)
     try:
         yield harness
     finally:
         harness.close()
+
+
+@pytest.fixture(scope="module")
+def lanes(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lanes]:
+    """One worker for all tests of a file that need nothing but a lane."""
+    directory = tmp_path_factory.mktemp("lanes")
+    harness = Harness(broker.bootstrap_servers, directory, quick_session=broker.owned)
+    try:
+        lanes = Lanes(harness, LANES)
+        yield lanes
+        lanes.close()
+    finally:
+        harness.close()
+
+
+@pytest.fixture
+def lane(lanes: Lanes) -> Iterator[Lane]:
+    """A lane for one test; what it left behind is read, so that the next does not see it."""
+    lane = lanes.take()
+    yield lane
+    lane.settle()

@@ -5,94 +5,28 @@ Nothing here uses the code under test, only Kafka, Avro and the command line: as
 
 from __future__ import annotations
 
-import io
-import time
 import uuid
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-import fastavro
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka.admin import ConfigResource, ResourceType
 from confluent_kafka.cimpl import NewTopic
-from fastavro.schema import fingerprint, to_parsing_canonical_form
 
+from tests.kafka.reading import QUIET, Cluster, Follower, Place, live
 from tests.kafka.workers import Worker, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-EVENT: Final[dict[str, Any]] = {
-    "type": "record", "name": "Event", "namespace": "spanjoin",
-    "fields": [
-        {"name": "id", "type": "string"},
-        {"name": "ts", "type": "long"},
-        {"name": "start", "type": "long"},
-        {"name": "end", "type": "long"},
-        {
-            "name": "kind",
-            "type": {"type": "enum", "name": "Kind", "symbols": ["INSERT", "RETRACT", "WATERMARK"]},
-            "default": "INSERT",
-        },
-        {"name": "payload", "type": ["null", "bytes"], "default": None},
-    ],
-}  # fmt: skip
-MATCH: Final[dict[str, Any]] = {
-    "type": "record", "name": "Match", "namespace": "spanjoin",
-    "fields": [
-        {"name": "start", "type": "long"},
-        {"name": "end", "type": "long"},
-        {"name": "left", "type": EVENT},
-        {"name": "right", "type": "spanjoin.Event"},
-    ],
-}  # fmt: skip
-_EVENT = fastavro.parse_schema(EVENT)
-_MATCH = fastavro.parse_schema(MATCH)
-HEADER: Final = b"\xc3\x01" + bytes.fromhex(
-    fingerprint(to_parsing_canonical_form(EVENT), "CRC-64-AVRO")
+    from tests.kafka.reading import Change
+
+SETTLED_WITHIN_S: Final = 60.0
+QUICK_SESSION: Final = (
+    '[kafka.consumer]\n"session.timeout.ms" = 2000\n"heartbeat.interval.ms" = 200\n'
 )
-QUIET: Final = {"log_level": 0}
-"""A broker that is killed on purpose is nothing to print about."""
-
-
-def encode(  # an event has these parts
-    id: str,  # noqa: A002 - the field's name
-    ts: int,
-    start: int | None = None,
-    end: int | None = None,
-    kind: str = "INSERT",
-    payload: bytes | None = None,
-) -> bytes:
-    """An event of the default schema in Avro's single-object encoding; an instant by default."""
-    out = io.BytesIO()
-    event = {
-        "id": id, "ts": ts, "start": ts if start is None else start,
-        "end": ts if end is None else end, "kind": kind, "payload": payload,
-    }  # fmt: skip
-    fastavro.schemaless_writer(out, _EVENT, event)
-    return HEADER + out.getvalue()
-
-
-def decode_match(value: bytes) -> dict[str, Any]:
-    """The match of two events of the default schema."""
-    assert value[:2] == b"\xc3\x01", value[:16]
-    body = io.BytesIO(value[10:])
-    match = fastavro.schemaless_reader(body, _MATCH, None)
-    assert isinstance(match, dict)
-    assert body.read() == b""
-    return match
-
-
-class Change(NamedTuple):
-    """One record of a topic, as a consumer sees it."""
-
-    partition: int
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: dict[str, bytes]
+"""So that a killed worker is noticed soon; a given broker may not allow it."""
 
 
 @dataclass
@@ -112,18 +46,32 @@ class Job:
 class Harness:
     """A job on the session's broker, and everything that was started for it."""
 
-    def __init__(self, bootstrap_servers: str, directory: Path) -> None:
+    def __init__(
+        self, bootstrap_servers: str, directory: Path, *, quick_session: bool = True
+    ) -> None:
         self.bootstrap_servers = bootstrap_servers
         self.directory = directory
+        self.quick_session = quick_session
         self.job = Job()
-        self.admin = AdminClient({"bootstrap.servers": bootstrap_servers, **QUIET})
+        self.cluster = Cluster(bootstrap_servers)
         self.workers: list[Worker] = []
+        self.sent: dict[Place, int] = {}
+        """Where what was sent ends: the next offset of each topic's partition."""
+        self.followers: list[Follower] = []
         self._producer: Producer | None = None
+        self._failed: list[KafkaError] = []
 
     def close(self) -> None:
         """End every worker that still runs."""
         for worker in self.workers:
             worker.end()
+        # A reader that is left open waits for its broker when Python ends.
+        for follower in self.followers:
+            follower.close()
+        self.cluster.close()
+        if self._producer is not None:
+            self._producer.purge()
+            self._producer.flush(1)
 
     def create_topics(self, partitions: int = 1, right_partitions: int | None = None) -> None:
         """Both inputs, kept for ever."""
@@ -136,13 +84,13 @@ class Harness:
     ) -> None:
         """One topic; old event times are kept, whatever the clock says."""
         settings = {"retention.ms": "-1", **(config or {})}
-        future = self.admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic]
-        future.result(30)
+        new = NewTopic(topic, partitions, 1, config=settings)
+        self.cluster.admin.create_topics([new])[topic].result(30)
 
     def topic_config(self, topic: str) -> dict[str, str]:
         """The configuration that is in force for a topic."""
         resource = ConfigResource(ResourceType.TOPIC, topic)
-        entries = self.admin.describe_configs([resource])[resource].result(30)
+        entries = self.cluster.admin.describe_configs([resource])[resource].result(30)
         return {name: str(entry.value) for name, entry in entries.items()}
 
     @property
@@ -155,6 +103,7 @@ class Harness:
                     "partitioner": "murmur2_random",
                     "enable.idempotence": True,
                     "linger.ms": 5,
+                    "message.max.bytes": 10_000_000,
                     **QUIET,
                 }
             )
@@ -172,7 +121,12 @@ class Harness:
         while True:
             try:
                 self.producer.produce(
-                    topic, key=key, value=value, partition=partition, headers=dict(headers or {})
+                    topic,
+                    key=key,
+                    value=value,
+                    partition=partition,
+                    headers=dict(headers or {}),
+                    on_delivery=self._delivered,
                 )
             except BufferError:
                 self.producer.poll(0.1)
@@ -180,35 +134,35 @@ class Harness:
                 self.producer.poll(0)
                 return
 
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        if error is not None:
+            self._failed.append(error)
+        elif topic is not None and partition is not None and offset is not None:
+            place = (topic, partition)
+            self.sent[place] = max(self.sent.get(place, 0), offset + 1)
+
     def flush(self) -> None:
         """Wait until the broker has everything that was sent."""
         left = self.producer.flush(60)
         assert left == 0, f"{left} records could not be sent"
+        assert self._failed == []
 
     def read(self, topic: str, *, committed: bool = True) -> list[Change]:
         """All records of a topic up to its present end, by partition and offset.
 
         With `committed`, as read_committed sees them: the end is the last stable offset.
         """
-        metadata = self.admin.list_topics(topic, timeout=30).topics[topic]
-        if metadata.error is not None:
-            return []
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.bootstrap_servers,
-                "group.id": f"read-{uuid.uuid4().hex}",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "enable.partition.eof": True,
-                "isolation.level": "read_committed" if committed else "read_uncommitted",
-                "fetch.wait.max.ms": 10,
-                **QUIET,
-            }
-        )
+        follower = Follower(self.cluster, topic, committed=committed)
         try:
-            return _read_to_end(consumer, topic, sorted(metadata.partitions))
+            return follower.read()
         finally:
-            consumer.close()
+            follower.close()
+
+    def follow(self, topic: str) -> Follower:
+        """A reader of a topic for as long as the test runs."""
+        self.followers.append(Follower(self.cluster, topic))
+        return self.followers[-1]
 
     def matches(self) -> dict[str, bytes]:
         """The live matches: the newest value of each key, without the tombstones."""
@@ -220,7 +174,7 @@ class Harness:
         log: list[Change] = []
 
         def reached() -> bool:
-            log[:] = self.read(self.job.output)
+            log.extend(follower.read())
             return set(live(log)) == wanted
 
         def difference() -> str:
@@ -228,8 +182,12 @@ class Harness:
             missing, extra = sorted(wanted - found)[:5], sorted(found - wanted)[:5]
             return f"{len(found)} of {len(wanted)} matches; missing {missing}, extra {extra}"
 
-        self._await(reached, timeout, difference)
-        return log
+        self.await_(
+            lambda: bool(self.cluster.partitions(self.job.output)), timeout, lambda: "no output"
+        )
+        follower = self.follow(self.job.output)
+        self.await_(reached, timeout, difference)
+        return sorted(log)
 
     def await_rejects(self, count: int, timeout: float = 60) -> list[Change]:
         """Wait until that many rejects stand in the job's rejects topic."""
@@ -239,10 +197,41 @@ class Harness:
             log[:] = self.read(self.job.rejects)
             return len(log) >= count
 
-        self._await(reached, timeout, lambda: f"{len(log)} rejects of {count}")
+        self.await_(reached, timeout, lambda: f"{len(log)} rejects of {count}")
         return log
 
-    def _await(self, reached: Callable[[], bool], timeout: float, what: Callable[[], str]) -> None:
+    def settle(
+        self,
+        timeout: float = SETTLED_WITHIN_S,
+        ends: Mapping[Place, int] | None = None,
+        job: Job | None = None,
+    ) -> None:
+        """Wait until a job has taken all that was sent (or `ends`), in decided transactions.
+
+        From then on its committed output is complete: whatever is not there now will never come.
+        """
+        job = job or self.job
+        self.flush()
+        wanted = dict(ends) if ends is not None else {
+            place: end for place, end in self.sent.items() if place[0] in (job.left, job.right)
+        }  # fmt: skip
+        self.await_(
+            lambda: self.cluster.reached(job.name, wanted),
+            timeout,
+            lambda: f"{self.cluster.positions(job.name, wanted)} of {wanted}",
+        )
+        for topic in (job.output, job.rejects):
+            self._await_decided(topic, timeout)
+
+    def _await_decided(self, topic: str, timeout: float) -> None:
+        def open_still() -> str:
+            return f"a transaction is open in {topic}"
+
+        self.await_(lambda: self.cluster.decided(topic), timeout, open_still)
+
+    def await_(self, reached: Callable[[], bool], timeout: float, what: Callable[[], str]) -> None:
+        """Wait for a condition, and fail at once when a worker ends meanwhile."""
+
         def checked() -> bool:
             for worker in self.workers:
                 worker.check()
@@ -250,22 +239,37 @@ class Harness:
 
         eventually(checked, timeout, what)
 
-    def write_config(self, text: str = "", name: str = "job.toml", **join: str | int) -> Path:
-        """A configuration of this job; `join` overrides [join], `text` is appended as it is."""
+    def write_config(
+        self,
+        text: str = "",
+        *,
+        join: Mapping[str, str | int] | None = None,
+        name: str = "job.toml",
+        job: Job | None = None,
+    ) -> Path:
+        """A configuration of a job, in plain numbers; `join` overrides [join].
+
+        `text` is appended as it is; what stands before a line of "---" goes to the top.
+        """
+        job = job or self.job
         bounds: dict[str, str | int] = {
-            "allowed_lateness": "10s", "max_interval": "12h", "max_future": "off", **join,
+            "allowed_lateness": 10, "max_interval": 50, "max_future": "off", **(join or {}),
         }  # fmt: skip
         lines = [f"{key} = {_toml(value)}" for key, value in bounds.items()]
         path = self.directory / name
+        top, _, tables = text.rpartition("---\n")
+        if "unit =" not in top:
+            top += 'unit = "none"\n'
         path.write_text(
-            f'name = "{self.job.name}"\n'
+            f'name = "{job.name}"\n{top}'
             f'[kafka]\n"bootstrap.servers" = "{self.bootstrap_servers}"\n'
-            f'[left]\ntopic = "{self.job.left}"\n'
-            f'[right]\ntopic = "{self.job.right}"\n'
-            f'[output]\ntopic = "{self.job.output}"\n'
+            + (QUICK_SESSION if self.quick_session else "")
+            + f'[left]\ntopic = "{job.left}"\n'
+            f'[right]\ntopic = "{job.right}"\n'
+            f'[output]\ntopic = "{job.output}"\n'
             "[join]\n" + "\n".join(lines) + "\n"
             f'[state]\ndir = "{self.directory / "state"}"\n'
-            "[http]\nport = 0\n" + text
+            "[http]\nport = 0\n" + tables
         )
         return path
 
@@ -281,57 +285,5 @@ class Harness:
         return worker
 
 
-def live(log: Iterable[Change]) -> dict[str, bytes]:
-    """What a compacted topic holds after this log."""
-    newest: dict[str, bytes] = {}
-    for change in log:
-        assert change.key is not None
-        if change.value is None:
-            newest.pop(change.key.decode(), None)
-        else:
-            newest[change.key.decode()] = change.value
-    return newest
-
-
 def _toml(value: str | int) -> str:
     return str(value) if isinstance(value, int) else f'"{value}"'
-
-
-def _read_to_end(consumer: Consumer, topic: str, partitions: list[int]) -> list[Change]:
-    consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
-    waiting = set(partitions)
-    changes: list[Change] = []
-    deadline = time.monotonic() + 60
-    while waiting:
-        assert time.monotonic() < deadline, f"{topic}: no end in sight of {sorted(waiting)}"
-        for message in consumer.consume(10_000, 0.2):
-            error = message.error()
-            if error is None:
-                changes.append(_change(message))
-            elif error.code() == KafkaError._PARTITION_EOF:
-                waiting.discard(_number(message.partition()))
-            else:
-                assert error.retriable(), error
-    return sorted(changes)
-
-
-def _change(message: Message) -> Change:
-    headers = message.headers() or []
-    pairs = headers.items() if isinstance(headers, dict) else headers
-    return Change(
-        _number(message.partition()),
-        _number(message.offset()),
-        message.timestamp()[1],
-        _bytes(message.key()),
-        _bytes(message.value()),
-        {name: _bytes(value) or b"" for name, value in pairs},
-    )
-
-
-def _number(value: int | None) -> int:
-    assert value is not None
-    return value
-
-
-def _bytes(value: str | bytes | None) -> bytes | None:
-    return value.encode() if isinstance(value, str) else value

@@ -1,0 +1,152 @@
+"""Several workers, coming and going in every way: the committed log stays exact."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.kafka.load import Load
+from tests.kafka.streams import Stream, random_stream
+from tests.kafka.workers import Worker, spanjoin
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.kafka.harness import Harness
+
+STOPPED_WITHIN_S: Final = 10
+
+
+def check(kafka: Harness, stream: Stream) -> None:
+    """Once everything is taken: the whole log is as it must be, rejects included."""
+    kafka.settle()
+    stream.check_log(kafka.read(kafka.job.output))
+    stream.check_rejects(kafka.read(kafka.job.rejects))
+
+
+def owners(config: Path) -> dict[int, str]:
+    """Who owns each running lane, as the status command says."""
+    done = spanjoin("status", "-c", str(config), "--json")
+    assert done.returncode == 0, done.stderr
+    return {
+        lane["lane"]: lane["owner"]
+        for lane in json.loads(done.stdout)["lanes"]
+        if lane["phase"] == "running"
+    }
+
+
+def stop(worker: Worker) -> None:
+    """SIGTERM: in good order, and soon."""
+    began = time.monotonic()
+    assert worker.terminate() == 0, worker.tail()
+    assert time.monotonic() - began < STOPPED_WITHIN_S
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_any_number_of_workers_gives_the_same_result(kafka: Harness, workers: int) -> None:
+    lanes = 6
+    kafka.create_topics(lanes)
+    config = kafka.write_config()
+    for _ in range(workers):
+        kafka.start(config)
+    kafka.await_(
+        lambda: len(set(owners(config).values())) == workers and len(owners(config)) == lanes,
+        60,
+        lambda: str(owners(config)),
+    )
+    stream = random_stream(workers, 25_000, keys=400, lanes=lanes, step=0.02)
+    stream.send(kafka, kafka.job)
+    check(kafka, stream)
+    for worker in kafka.workers:
+        stop(worker)
+    assert owners(config) == {}
+
+
+def test_workers_that_come_and_go_under_load_change_nothing(kafka: Harness) -> None:
+    kafka.create_topics(5)
+    config = kafka.write_config()
+    stream = random_stream(11, 30_000, keys=500, lanes=5, step=0.02)
+    first = kafka.start(config)
+    with Load(kafka, stream, 12) as load:
+        load.await_taken(0.05)
+        second = kafka.start(config)
+        load.await_taken(0.2)
+        kafka.start(config)
+        load.await_taken(0.4)
+        stop(first)
+        load.await_taken(0.5)
+        kafka.start(config)
+        stop(second)
+        load.await_taken(0.8)
+        # All leave, and somebody else goes on.
+        for worker in kafka.workers[2:]:
+            stop(worker)
+        kafka.start(config)
+    check(kafka, stream)
+
+
+def test_workers_killed_under_load_change_nothing(kafka: Harness) -> None:
+    kafka.create_topics(8)
+    config = kafka.write_config(text="[turn]\nmax_records = 300\n")
+    stream = random_stream(12, 40_000, keys=600, lanes=8, step=0.02)
+    workers = [kafka.start(config) for _ in range(3)]
+
+    def start_again(number: int) -> None:
+        """Over the state it left behind."""
+        directory = {"SPANJOIN_STATE__DIR": str(kafka.directory / f"state-{number + 1}")}
+        workers[number] = kafka.start(config, environ=directory)
+
+    with Load(kafka, stream, 14) as load:
+        load.await_taken(0.1)
+        workers[0].kill()
+        load.await_taken(0.25)
+        start_again(0)
+        load.await_taken(0.35)
+        workers[1].kill()
+        start_again(1)
+        load.await_taken(0.5)
+        workers[0].kill()
+        workers[2].kill()
+        load.await_taken(0.7)
+        workers[1].kill()
+        shutil.rmtree(kafka.directory / "state-1")
+        for number in range(3):
+            start_again(number)
+    check(kafka, stream)
+
+
+def test_a_worker_that_sleeps_through_its_session_adds_nothing(kafka: Harness) -> None:
+    kafka.create_topics(4)
+    config = kafka.write_config(text="[turn]\nmax_records = 300\n")
+    stream = random_stream(13, 25_000, keys=400, lanes=4, step=0.02)
+    sleeper = kafka.start(config)
+    with Load(kafka, stream, 10) as load:
+        load.await_taken(0.1)
+        kafka.start(config)
+        load.await_taken(0.2)
+        sleeper.pause()
+        load.await_taken(0.6)
+        sleeper.resume()
+    check(kafka, stream)
+    for worker in kafka.workers:
+        stop(worker)
+
+
+def test_workers_started_together_by_one_command(kafka: Harness) -> None:
+    kafka.create_topics(4)
+    config = kafka.write_config()
+    stream = random_stream(14, 15_000, keys=300, lanes=4, step=0.02)
+    parent = kafka.start(config, "--workers", "2")
+    with Load(kafka, stream, 3):
+        kafka.await_(
+            lambda: len(set(owners(config).values())) == 2, 60, lambda: str(owners(config))
+        )
+    check(kafka, stream)
+    state = kafka.directory / "state-1"
+    assert sorted(path.name for path in state.iterdir() if path.is_dir()) == ["1", "2"]
+    stop(parent)
+    assert owners(config) == {}
