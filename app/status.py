@@ -164,30 +164,30 @@ def _member_of(lane: int, topic: str, members: Sequence[Member]) -> Member | Non
 
 
 def show(config: Config, status: Mapping[str, Any]) -> None:
-    """Print the lanes as a table."""
-    table = Table(title=f"{status['name']}: {len(status['lanes'])} lanes")
-    for heading in ("lane", "phase", "owner"):
-        table.add_column(heading)
-    for heading in ("epoch", "watermark", "left", "right", "rows", "bytes"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    """Print the lanes as a table that fits a terminal of 80 columns."""
+    table = Table(title=f"{status['name']}: {len(status['lanes'])} lanes", show_lines=True)
+    table.add_column("lane", no_wrap=True)
+    table.add_column("phase, owner", min_width=8, overflow="fold")
+    table.add_column("epoch", justify="right", no_wrap=True)
+    for heading in ("watermark", "left", "right"):
+        table.add_column(heading, justify="right", min_width=10)
+    table.add_column("rows, bytes", justify="right", min_width=5)
     for lane in status["lanes"]:
         table.add_row(
             str(lane["lane"]),
-            lane["phase"] or "-",
-            lane["owner"] or "-",
+            f"{lane['phase'] or '-'}\n{lane['owner'] or '-'}",
             str(lane["epoch"]),
             _time(lane["watermark"], config.unit),
             *(_side_cell(lane[side.name.lower()], config.unit) for side in Side),
-            _number(lane["rows"]),
-            _number(lane["bytes"]),
+            f"{_number(lane['rows'])}\n{_number(lane['bytes'])}",
         )
     console().print(table)
 
 
 def _side_cell(side: Mapping[str, int | None], unit: str) -> str:
-    """Position and lag, and below them how far the side's time has come."""
-    reached = _time(side["watermark"], unit)
-    return f"{_number(side['position'])}, lag {_number(side['lag'])}\n{reached}"
+    """Position, lag, and how far the side's time has come."""
+    lines = [f"at {_number(side['position'])}", f"lag {_number(side['lag'])}"]
+    return "\n".join([*lines, _time(side["watermark"], unit)])
 
 
 def _time(ticks: int | None, unit: str) -> str:

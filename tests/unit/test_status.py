@@ -90,7 +90,10 @@ def test_lag_never_is_negative() -> None:
     assert lag(7, Extent(0, 5, 9)) == 0
 
 
-def test_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     lanes = [
         lane_status(0, CHECKPOINT, ME, ENDS, Extent(2, 30, 40)),
         lane_status(1, None, None, ENDS, None),
