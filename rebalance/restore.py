@@ -56,6 +56,7 @@ class Replay:
     """Folds committed changelog records into a store."""
 
     def __init__(self, store: LaneStore) -> None:
+        store.discard()  # Of another replay, that did not come to its end.
         self.figures = Figures()
         self._store = store
         self._position = store.position

@@ -229,6 +229,12 @@ class LaneStore:
         self.position = position
         self._unstage()
 
+    def discard(self) -> None:
+        """Forget what was staged."""
+        if self._staged_entries and self._presence is not None:
+            self.track()  # A drop that will not happen was noted already.
+        self._unstage()
+
     def window(self, buckets: Iterable[int], key: bytes) -> list[StoredRow]:
         """Every stored row of a join key in these buckets, of both sides. Raises StoreError."""
         presence = self._presence or self.track()

@@ -218,6 +218,22 @@ def test_bucket_dropped_and_made_again_in_one_write(tmp_path: Path) -> None:
     assert set(store.window([3], b"key")) == seen_in(paper.rows, [3], b"key")
 
 
+def test_replay_that_was_given_up_leaves_nothing_behind(tmp_path: Path) -> None:
+    store, paper = open_store(tmp_path), Paper()
+    store.apply(*paper.turn(rows_of(1, 2, bucket=3)), 1)
+    assert directory_differences(store) == []  # So that the store takes notes.
+    before = paper.branch()
+    values = [paper.turn({}, dropped=[3]).encode()[0], paper.turn(rows_of(5)).encode()[0]]
+    given_up = Replay(store)
+    for number, value in enumerate(values):
+        given_up.feed(1 + number, decode_turn(value))
+    Replay(store).finish(1)
+    assert held_by(store) == before.held
+    assert set(store.window([3], b"key")) == seen_in(before.rows, [3], b"key")
+    store.apply({}, {}, before.checkpoint, 1)
+    assert held_by(store) == before.held
+
+
 # --- the audit ------------------------------------------------------------------------------------
 
 
