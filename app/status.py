@@ -167,11 +167,11 @@ def show(config: Config, status: Mapping[str, Any]) -> None:
     """Print the lanes as a table that fits a terminal of 80 columns."""
     table = Table(title=f"{status['name']}: {len(status['lanes'])} lanes", show_lines=True)
     table.add_column("lane", no_wrap=True)
-    table.add_column("phase, owner", min_width=8, overflow="fold")
+    table.add_column("phase\nowner", min_width=8, overflow="fold")
     table.add_column("epoch", justify="right", no_wrap=True)
     for heading in ("watermark", "left", "right"):
         table.add_column(heading, justify="right", min_width=10)
-    table.add_column("rows, bytes", justify="right", min_width=5)
+    table.add_column("rows\nbytes", justify="right")
     for lane in status["lanes"]:
         table.add_row(
             str(lane["lane"]),
