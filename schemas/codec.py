@@ -14,7 +14,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import fastavro
-from fastavro.schema import SchemaParseException, to_parsing_canonical_form
+from fastavro.schema import SchemaParseException, UnknownType, to_parsing_canonical_form
 from fastavro.schema import fingerprint as schema_fingerprint
 
 from schemas.match_schema import Json, match_schema, without_logical_types
@@ -225,7 +225,10 @@ def _no_layout(value: bytes, known: Iterable[bytes]) -> str:
 
 
 def _parsed(schema: Json) -> Json:
-    return fastavro.parse_schema(schema)
+    try:
+        return fastavro.parse_schema(schema)
+    except UnknownType as error:
+        raise ValueError(f"unknown type {error}") from error
 
 
 def _wanted(fields: Fields) -> dict[str, frozenset[str]]:
