@@ -137,6 +137,8 @@ def topics(
         raise UsageError("; ".join(done.problems))
     for line in describe(job, done):
         typer.echo(line)
+    if done.differences:
+        raise UsageError("; ".join(difference.text for difference in done.differences))
     return EXIT_DONE
 
 

@@ -25,6 +25,8 @@ SPARE_BYTES: Final = 1 << 20
 _WORKER_WAIT_SECONDS: Final = 10.0
 """A worker waits for ever, but says so in between."""
 
+_INPUTS: Final = ("left topic", "right topic")
+_OUTPUT_TOPIC: Final = "output topic"
 _MAX_BYTES: Final = "max.message.bytes"
 _FOR_EVER: Final[Mapping[str, str]] = {"retention.ms": "-1"}
 _CHANGELOG: Final[Mapping[str, str]] = {
@@ -37,12 +39,24 @@ _OUTPUT: Final[Mapping[str, str]] = {"cleanup.policy": "compact"}
 _log: Final = structlog.get_logger()
 
 
+class Difference(NamedTuple):
+    """A setting of an existing topic that only a person may change."""
+
+    topic: str
+    text: str
+
+
 class Plan(NamedTuple):
-    """What is to be created, what a person must change first, and what is merely worth knowing."""
+    """What is to be done about the topics.
+
+    problems: what a person must settle before anything is created. differences: what a person must
+    change, which keeps nothing from being created. notes: what is merely worth knowing.
+    """
 
     lanes: int
     create: list[NewSpec]
     problems: list[str]
+    differences: list[Difference]
     notes: list[str]
 
 
@@ -51,7 +65,7 @@ def names(config: Config) -> dict[str, str]:
     return {
         "left topic": config.left.topic,
         "right topic": config.right.topic,
-        "output topic": config.output.topic,
+        _OUTPUT_TOPIC: config.output.topic,
         "changelog topic": config.changelog_topic,
         "rejects topic": config.rejects_topic,
     }
@@ -72,7 +86,7 @@ def plan(
     problems = _count_problems(config, counts, partitions)
     lanes = next(iter(counts.values()), partitions or 0)
     if problems:
-        return Plan(lanes, [], problems, [])
+        return Plan(lanes, [], problems, [], [])
     if len(counts) < len(Side) and not create_inputs:
         problems += [missing_input(config, side) for side in Side if side not in counts]
     elif lanes == 0:
@@ -80,15 +94,13 @@ def plan(
             f'neither left topic "{config.left.topic}" nor right topic "{config.right.topic}" '
             "exists: say how many partitions they shall have with --partitions N"
         )
-    wanted = _wanted(config, found, lanes)
-    create = [spec for spec in wanted if spec.name not in found]
-    notes = []
-    for spec in wanted:
-        if spec.name in found:
-            differences = _differences(config, spec, found[spec.name], lanes)
-            problems += differences.problems
-            notes += differences.notes
-    return Plan(lanes, [] if problems else create, problems, notes)
+    made = Plan(lanes, [], problems, [], [])
+    for what, spec in zip(names(config), _wanted(config, found, lanes), strict=True):
+        if spec.name not in found:
+            made.create.append(spec)
+        elif what not in _INPUTS:
+            _compare(what, spec, found[spec.name], made)
+    return made._replace(create=[]) if problems else made
 
 
 def missing_input(config: Config, side: Side) -> str:
@@ -142,38 +154,28 @@ def _wanted(config: Config, found: Mapping[str, Topic], lanes: int) -> list[NewS
     ]
 
 
-class _Differences(NamedTuple):
-    problems: list[str]
-    notes: list[str]
-
-
-def _differences(config: Config, wanted: NewSpec, is_: Topic, lanes: int) -> _Differences:
-    """How an existing topic of ours differs; inputs are the user's and may be as they like."""
-    problems: list[str] = []
-    notes: list[str] = []
-    if wanted.name in {config.left.topic, config.right.topic}:
-        return _Differences(problems, notes)
-    what = next(kind for kind, name in names(config).items() if name == wanted.name)
+def _compare(what: str, wanted: NewSpec, found: Topic, made: Plan) -> None:
+    """Add to the plan how an existing topic of ours differs from what it should be."""
     topic = f'{what} "{wanted.name}"'
-    if wanted.name != config.output.topic and is_.partitions != lanes:
-        problems.append(
-            f"{topic} has {_counted(is_.partitions)}, but the inputs have {lanes}: the number "
-            "must not change under existing state; recreate the inputs as they were, or give the "
-            "job a new name"
+    if what != _OUTPUT_TOPIC and found.partitions != wanted.partitions:
+        made.problems.append(
+            f"{topic} has {_counted(found.partitions)}, but the inputs have {wanted.partitions}: "
+            "the number must not change under existing state; recreate the inputs as they were, "
+            "or give the job a new name"
         )
     for setting, value in wanted.settings.items():
-        has = is_.settings.get(setting, "")
+        has = found.settings.get(setting, "")
         if setting == _MAX_BYTES:
             if int(has) < int(value):
-                notes.append(
+                made.notes.append(
                     f"{topic} has {setting}={has}; {value} would hold the inputs' largest records"
                 )
         elif has != value:
-            problems.append(
+            text = (
                 f"{topic} has {setting}={has}, but must have {setting}={value}: change it with "
                 f"kafka-configs.sh --alter --topic {wanted.name} --add-config {setting}={value}"
             )
-    return _Differences(problems, notes)
+            made.differences.append(Difference(wanted.name, text))
 
 
 def _counted(partitions: int) -> str:
@@ -228,8 +230,12 @@ def prepare_topics(config: Config) -> int:
     """
     cluster = Cluster(config, _WORKER_WAIT_SECONDS)
     done = create_topics(cluster, config, None, create_inputs=False)
-    if done.problems:
-        raise UsageError("; ".join(done.problems))
+    # An output that is not compacted only grows; a changelog that is not kept loses the state.
+    fatal = [text for topic, text in done.differences if topic != config.output.topic]
+    if done.problems or fatal:
+        raise UsageError("; ".join([*done.problems, *fatal]))
+    for difference in done.differences:
+        _log.warning("topic differs", note=difference.text)
     for spec in done.create:
         _log.info("topic created", topic=spec.name, partitions=spec.partitions)
     for note in done.notes:

@@ -24,7 +24,7 @@ class Ended(NamedTuple):
 
 
 def command(*arguments: str) -> Ended:
-    """`spanjoin ARGUMENTS`."""
+    """`spanjoin ARGUMENTS`; not for `run`, which ends its process."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:

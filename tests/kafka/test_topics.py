@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.kafka.commands import done, inputs, refused
+from tests.kafka.commands import command, done, inputs, refused
+from tests.kafka.workers import spanjoin
 
 if TYPE_CHECKING:
     from tests.kafka.harness import Harness
@@ -53,7 +54,30 @@ def test_topics_says_what_differs(kafka: Harness, config: str) -> None:
     kafka.create_topic(job.changelog, 3, {"retention.ms": "1000"})
     inputs(kafka, 2)
     line = refused("topics", "-c", config)
-    assert f'output topic "{job.output}" has cleanup.policy=delete, but must have' in line
     assert f'changelog topic "{job.changelog}" has 3 partitions, but the inputs have 2' in line
-    assert f'changelog topic "{job.changelog}" has retention.ms=1000, but must have' in line
     assert "not 5" in refused("topics", "-c", config, "--partitions", "5")
+
+
+def test_topics_creates_the_rest_where_settings_differ(kafka: Harness, config: str) -> None:
+    job = kafka.job
+    kafka.create_topic(job.output, 1, {"cleanup.policy": "delete"})
+    kafka.create_topic(job.changelog, 2, {"retention.ms": "1000"})
+    inputs(kafka, 2)
+    ended = command("topics", "-c", config)
+    assert ended.code == 2
+    assert f'rejects topic "{job.rejects}" created with 2 partitions' in ended.out
+    assert f'output topic "{job.output}" has cleanup.policy=delete, but must have' in ended.err
+    assert f'changelog topic "{job.changelog}" has retention.ms=1000, but must have' in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_run_refuses_what_would_lose_state(kafka: Harness, config: str) -> None:
+    job = kafka.job
+    kafka.create_topic(job.output, 1, {"cleanup.policy": "delete"})
+    kafka.create_topic(job.changelog, 2, {"retention.ms": "1000"})
+    inputs(kafka, 2)
+    # A process of its own: a worker that ends takes its process with it.
+    ended = spanjoin("run", "-c", config)
+    assert ended.returncode == 2
+    assert f'changelog topic "{job.changelog}" has retention.ms=1000' in ended.stderr
+    assert job.output not in ended.stderr, "that is worth a warning, but no reason to stop"

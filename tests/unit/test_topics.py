@@ -62,7 +62,7 @@ def test_all_five_are_created_as_they_should_be(tmp_path: Path) -> None:
 
 def test_nothing_to_do(tmp_path: Path) -> None:
     made = planned(tmp_path, all_five(), 3)
-    assert made == Plan(3, [], [], [])
+    assert made == Plan(3, [], [], [], [])
     assert describe(job(tmp_path), made) == [
         'left topic "l" exists',
         'right topic "r" exists',
@@ -111,18 +111,6 @@ def test_one_input_decides_about_the_other(tmp_path: Path) -> None:
             all_five() | {"job-rejects": topic(4)}, None, False,
             'rejects topic "job-rejects" has 4 partitions, but the inputs have 3',
         ),
-        (
-            all_five() | {"out": topic(1)}, None, False,
-            "must have cleanup.policy=compact: change it with kafka-configs.sh --alter --topic out",
-        ),
-        (
-            all_five() | {"job-changelog": topic(3)}, None, False,
-            'changelog topic "job-changelog" has retention.ms=604800000, but must have',
-        ),
-        (
-            all_five() | {"job-changelog": topic(3, cleanup_policy="compact", retention_ms="-1")},
-            None, False, "has cleanup.policy=compact, but must have cleanup.policy=delete",
-        ),
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "-",
 )  # fmt: skip
@@ -132,6 +120,37 @@ def test_what_a_person_must_change(
     made = planned(tmp_path, found, partitions, inputs=inputs)
     assert made.create == []
     assert message in "; ".join(made.problems)
+
+
+@pytest.mark.parametrize(
+    ("found", "topic", "message"),
+    [
+        (
+            {"out": topic(1)}, "out",
+            "must have cleanup.policy=compact: change it with kafka-configs.sh --alter --topic out",
+        ),
+        (
+            {"job-changelog": topic(3)}, "job-changelog",
+            'changelog topic "job-changelog" has retention.ms=604800000, but must have',
+        ),
+        (
+            {"job-changelog": topic(3, cleanup_policy="compact", retention_ms="-1")},
+            "job-changelog", "has cleanup.policy=compact, but must have cleanup.policy=delete",
+        ),
+    ],
+    ids=["output", "changelog's retention", "changelog's policy"],
+)  # fmt: skip
+def test_what_differs_keeps_nothing_from_being_created(
+    tmp_path: Path, found: dict[str, Topic], topic: str, message: str
+) -> None:
+    there = all_five() | found
+    del there["job-rejects"]
+    made = planned(tmp_path, there, inputs=False)
+    assert made.problems == []
+    assert [spec.name for spec in made.create] == ["job-rejects"]
+    (difference,) = made.differences
+    assert difference.topic == topic
+    assert message in difference.text
 
 
 def test_what_is_worth_knowing(tmp_path: Path) -> None:
