@@ -24,6 +24,7 @@ Unit = Literal["ms", "us", "ns", "none"]
 
 _LEGAL_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]+")
 _TOPIC_LENGTH_MAX: Final = 249  # the broker's own limit
+_OR_OFF: Final = 'duration, or events\' unit, or "off"'
 JOB_NAME_LENGTH_MAX: Final = _TOPIC_LENGTH_MAX - len("-changelog")
 
 
@@ -148,19 +149,25 @@ class JoinTable(Table):
     """`[join]`: the bounds of the join in event time."""
 
     allowed_lateness: Duration = setting(
-        ..., "duration", "how far behind the watermark an insert may still come (L)"
+        ...,
+        "duration, or events' unit",
+        "how far behind the watermark an insert may still come (L)",
     )
-    max_interval: Duration = setting(..., "duration", "the longest interval, end - start (D)")
+    max_interval: Duration = setting(
+        ..., "duration, or events' unit", "the longest interval, end - start (D)"
+    )
     max_future: Duration = setting(
         "1d",
-        'duration or "off"',
+        _OR_OFF,
         'how far ahead of the clock an event may be; unit "none" has no clock, hence "off"',
     )
     idle_timeout: Duration = setting(
-        "off", 'duration or "off"', "after how long a side without records stops being waited for"
+        "off", _OR_OFF, "after how long a side without records stops being waited for"
     )
     max_skew: Duration = setting(
-        0, "duration", "how far one side may be read ahead of the other, in event time"
+        0,
+        "duration, or events' unit",
+        "how far one side may be read ahead of the other, in event time",
     )
     type: Literal["inner"] = setting("inner", "", "which rows appear in the output")
 
@@ -172,7 +179,7 @@ class TurnTable(Table):
         10_000, "records", "the most records of one turn", ge=1, le=1_000_000
     )
     max_wait: ClockDuration = setting(
-        "20ms", "duration", "how long a turn waits for its first records"
+        "20ms", "duration, or ms", "how long a turn waits for its first records"
     )
 
     @property
@@ -186,10 +193,10 @@ class StateTable(Table):
 
     dir: FilePath = setting("state", "directory", "where the state lives; one worker each")
     cache_memory: Size = setting(
-        "256MB", "bytes", "the memory for windows and the store's cache, of one worker"
+        "256MB", "size, or bytes", "the memory for windows and the store's cache, of one worker"
     )
     cleanup_delay: ClockDuration = setting(
-        "10m", "duration", "how long the local copy of a lane that moved away is kept"
+        "10m", "duration, or ms", "how long the local copy of a lane that moved away is kept"
     )
 
     @property
