@@ -8,6 +8,7 @@ lane or a store runs on the caller's thread.
 from __future__ import annotations
 
 import time
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -23,21 +24,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Executor
 
-RECORDS_PER_STEP: Final = 500
-"""Changelog records taken per step: a record is a whole turn, so this bounds a step's time."""
-
-
+READ_RECORDS_MAX: Final = 500
+"""Changelog records read ahead; each is a whole turn."""
+REPLAY_STEP_MS: Final = 50
+"""Time one step may spend on replay while other lanes run; a single record is not cut."""
 AUDIT_ROWS_MAX: Final = 500_000
 """A kept store of more rows than this, fewer of them replayed now, is not audited."""
 
 
 class Replayed(NamedTuple):
-    """What one read of the changelog brought, in log order per lane."""
+    """What one read of the changelog brought."""
 
-    records: list[tuple[int, int, bytes]]
-    """(lane, offset, value), committed ones only."""
-    ends: list[tuple[int, int]]
-    """(lane, offset): the end of the partition was reached at this offset."""
+    items: list[tuple[int, int, bytes | None]]
+    """(lane, offset, value) in log order per lane; no value: the partition ends at this offset,
+    and everything committed below it was delivered."""
     below_start: list[int]
     """Lanes whose position is below the log's start: the store cannot be continued."""
 
@@ -78,6 +78,8 @@ class Takeovers:
     observe: Observer
     accept_bounds: bool = False
     _reading: set[int] = field(default_factory=set)
+    _backlog: deque[tuple[int, int, bytes | None]] = field(default_factory=deque)
+    """Read and not yet folded; only of lanes in `_reading`."""
 
     def step(self) -> list[Lane]:
         """One bounded step for every lane on its way; returns those that are ready to claim.
@@ -102,10 +104,15 @@ class Takeovers:
         ]
 
     def forget(self, lane: Lane) -> None:
-        """Stop working on a lane that was revoked, lost, or starts over."""
+        """Stop working on a lane that was revoked, lost, or starts over.
+
+        What was read ahead of it goes, too: a later replay may begin below.
+        """
         if lane.number in self._reading:
             self._reading.discard(lane.number)
             self.reader.unassign(lane.number)
+            kept = [item for item in self._backlog if item[0] != lane.number]
+            self._backlog = deque(kept)
 
     def restart(self, lane: Lane, signal: Signal) -> None:
         """Begin again from the local checkpoint, without a new assignment."""
@@ -149,25 +156,32 @@ class Takeovers:
         lane.opened.wipe()
 
     def _replay(self) -> None:
-        """Fold what the changelog has for us now into the stores."""
+        """Fold what the changelog has for us now into the stores, for a bounded time."""
         if not self._reading:
             return
-        replayed = self.reader.read(RECORDS_PER_STEP)
-        now = time.monotonic()
-        for number, offset, value in replayed.records:
-            lane = self.lanes.get(number)
-            if lane is not None and lane.replay is not None:
-                lane.replay.feed(offset, decode_turn(value))
-                lane.moved_at = now
-        for number, offset in replayed.ends:
-            lane = self.lanes.get(number)
-            if lane is not None and lane.replay is not None:
-                lane.replay.flush()
-                lane.end_seen = offset
-                lane.moved_at = now
-        for number in replayed.below_start:
-            if number in self._reading:
-                self._damaged(self.lanes[number], "the changelog begins past its position")
+        if not self._backlog:
+            replayed = self.reader.read(READ_RECORDS_MAX)
+            self._backlog.extend(replayed.items)
+            for number in replayed.below_start:
+                if number in self._reading:
+                    self._damaged(self.lanes[number], "the changelog begins past its position")
+        until = time.monotonic() + REPLAY_STEP_MS / 1000
+        while self._backlog and time.monotonic() < until:
+            number, offset, value = self._backlog.popleft()
+            lane = self.lanes[number]
+            try:
+                self._fold(lane, offset, value)
+            except StoreDamaged as damaged:
+                self._damaged(lane, str(damaged))
+
+    def _fold(self, lane: Lane, offset: int, value: bytes | None) -> None:
+        assert lane.replay is not None, f"lane {lane.number} is read without a replay"
+        lane.moved_at = time.monotonic()
+        if value is not None:
+            lane.replay.feed(offset, decode_turn(value))
+            return
+        lane.replay.flush()
+        lane.end_seen = offset
 
     def _damaged(self, lane: Lane, why: str) -> None:
         """Wipe and replay once; a second time would not help."""
@@ -233,16 +247,23 @@ class Takeovers:
         them all would make a restart as slow as the state is large.
         """
         if lane.audit is None:
-            replay.finish(lane.end_seen)
+            try:
+                replay.finish(lane.end_seen)
+            except StoreDamaged as damaged:
+                self._damaged(lane, str(damaged))
+                return False
             if not lane.rebuilt and replay.figures.rows < AUDIT_ROWS_MAX < _stored_rows(lane):
                 return True
             lane.audit = Audit(lane.opened)
-        if not lane.audit.step():
-            return False
-        if differences := lane.audit.differences():
+        try:
+            if not lane.audit.step():
+                return False
+            differences = lane.audit.differences()
+        except StoreDamaged as damaged:
+            differences = [str(damaged)]
+        if differences:
             self._damaged(lane, "; ".join(differences))
-            return False
-        return True
+        return not differences
 
 
 def _stored_rows(lane: Lane) -> int:

@@ -60,7 +60,7 @@ class RestoreReader:
 
     def read(self, limit: int) -> Replayed:
         """What is there now. Raises what a person or a restart must answer."""
-        replayed = Replayed([], [], [])
+        replayed = Replayed([], [])
         for message in self._consumer.consume(limit, 0.001):
             lane, offset, value = message.partition(), message.offset(), message.value()
             error = message.error()
@@ -69,9 +69,9 @@ class RestoreReader:
             if error is None:
                 assert offset is not None, "a record has an offset"
                 assert value is not None, "a changelog record has a value"
-                replayed.records.append((lane, offset, value))
+                replayed.items.append((lane, offset, value))
             elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
-                replayed.ends.append((lane, offset or 0))
+                replayed.items.append((lane, offset or 0, None))
             elif error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - likewise
                 replayed.below_start.append(lane)
             elif (failure := of_consumer(error)) is not None:

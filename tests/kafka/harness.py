@@ -14,7 +14,7 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from tests.kafka.reading import QUIET, Cluster, Follower, Place, live
-from tests.kafka.workers import Worker, eventually
+from tests.kafka.workers import SPANJOIN, Worker, eventually, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -268,21 +268,40 @@ class Harness:
             f'[right]\ntopic = "{job.right}"\n'
             f'[output]\ntopic = "{job.output}"\n'
             "[join]\n" + "\n".join(lines) + "\n"
-            f'[state]\ndir = "{self.directory / "state"}"\n'
-            "[http]\nport = 0\n" + tables
+            f'[state]\ndir = "{self.directory / "state"}"\n' + tables
         )
         return path
 
     def start(
         self, config: Path, *arguments: str, environ: Mapping[str, str] | None = None
     ) -> Worker:
-        """`spanjoin run -c CONFIG ...`, each with a state directory and a log file of its own."""
+        """`spanjoin run -c CONFIG ...`, each with state directory, port and log of its own."""
+        return self.launch([str(SPANJOIN), "run", "-c", str(config), *arguments], environ)
+
+    def launch(self, command: list[str], environ: Mapping[str, str] | None = None) -> Worker:
+        """Any command that runs a worker."""
         number = len(self.workers) + 1
-        own = {"SPANJOIN_STATE__DIR": str(self.directory / f"state-{number}"), **(environ or {})}
+        own = {
+            "SPANJOIN_STATE__DIR": str(self.directory / f"state-{number}"),
+            "SPANJOIN_HTTP__PORT": str(free_port()),
+            **(environ or {}),
+        }
         log = self.directory / f"worker-{number}.log"
-        worker = Worker(["run", "-c", str(config), *arguments], log, own)
+        worker = Worker(command, log, own)
         self.workers.append(worker)
         return worker
+
+    def await_running(self, *workers: Worker) -> None:
+        """Wait until each of these workers runs lanes, and nothing but running ones."""
+        for worker in workers:
+            self._await_running(worker)
+
+    def _await_running(self, worker: Worker) -> None:
+        self.await_(
+            lambda: bool(worker.running()) and worker.get("/readyz")[0] == 200,
+            SETTLED_WITHIN_S,
+            lambda: f"{worker.get('/readyz')} {worker.get('/status')}",
+        )
 
 
 def _toml(value: str | int) -> str:

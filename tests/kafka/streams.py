@@ -89,21 +89,22 @@ class Stream:
         on how the sides were interleaved.
         """
         found = history(log)
-        missing = wrong = taken_back = 0
+        taken_back = 0
+        faults: list[str] = []
         for left, right in self.pairs():
             name = match_id(left.event.id, right.event.id)
             values = found.pop(name, [])
-            if not (left.retracted or right.retracted):
-                missing += not values
-                if values:
-                    wrong += len(values) != 1 or not _is_match(values[0], left, right)
-            elif values:
-                whole = len(values) == 2 and values[1] is None
-                wrong += not whole or left.never or right.never
-                wrong += not _is_match(values[0], left, right)
-                taken_back += 1
-        figures = (missing, wrong, len(found))
-        assert figures == (0, 0, 0), f"missing, wrong, unknown matches: {figures}, {found!s:.300}"
+            retracted = left.retracted or right.retracted
+            if not values:
+                if not retracted:
+                    faults.append(f"missing {name}")
+                continue
+            whole = len(values) == 1 + retracted and (not retracted or values[1] is None)
+            if not whole or left.never or right.never or not _is_match(values[0], left, right):
+                faults.append(f"{name} of {left} and {right} is {values}")
+            taken_back += retracted
+        faults += [f"{name} never was a match" for name in found]
+        assert not faults, "\n".join([f"{len(faults)} faults, such as", *faults[:5]])
         assert taken_back > 0 or not any(row.retracted for row in self.rows.values())
 
     def check_rejects(self, rejects: Iterable[Change]) -> None:

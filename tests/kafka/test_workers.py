@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from typing import TYPE_CHECKING, Final
@@ -11,11 +10,9 @@ import pytest
 
 from tests.kafka.load import Load
 from tests.kafka.streams import Stream, random_stream
-from tests.kafka.workers import Worker, spanjoin
+from tests.kafka.workers import Worker, get, lanes_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.kafka.harness import Harness
 
 STOPPED_WITHIN_S: Final = 10
@@ -28,15 +25,9 @@ def check(kafka: Harness, stream: Stream) -> None:
     stream.check_rejects(kafka.read(kafka.job.rejects))
 
 
-def owners(config: Path) -> dict[int, str]:
-    """Who owns each running lane, as the status command says."""
-    done = spanjoin("status", "-c", str(config), "--json")
-    assert done.returncode == 0, done.stderr
-    return {
-        lane["lane"]: lane["owner"]
-        for lane in json.loads(done.stdout)["lanes"]
-        if lane["phase"] == "running"
-    }
+def shares(kafka: Harness) -> list[int]:
+    """How many lanes each worker runs."""
+    return [len(worker.running()) for worker in kafka.workers]
 
 
 def stop(worker: Worker) -> None:
@@ -53,17 +44,13 @@ def test_any_number_of_workers_gives_the_same_result(kafka: Harness, workers: in
     config = kafka.write_config()
     for _ in range(workers):
         kafka.start(config)
-    kafka.await_(
-        lambda: len(set(owners(config).values())) == workers and len(owners(config)) == lanes,
-        60,
-        lambda: str(owners(config)),
-    )
+    kafka.await_running(*kafka.workers)
+    kafka.await_(lambda: sum(shares(kafka)) == lanes, 60, lambda: str(shares(kafka)))
     stream = random_stream(workers, 25_000, keys=400, lanes=lanes, step=0.02)
     stream.send(kafka, kafka.job)
     check(kafka, stream)
     for worker in kafka.workers:
         stop(worker)
-    assert owners(config) == {}
 
 
 def test_workers_that_come_and_go_under_load_change_nothing(kafka: Harness) -> None:
@@ -74,17 +61,17 @@ def test_workers_that_come_and_go_under_load_change_nothing(kafka: Harness) -> N
     with Load(kafka, stream, 12) as load:
         load.await_taken(0.05)
         second = kafka.start(config)
-        load.await_taken(0.2)
-        kafka.start(config)
-        load.await_taken(0.4)
+        kafka.await_running(second)
+        third = kafka.start(config)
+        kafka.await_running(third)
         stop(first)
         load.await_taken(0.5)
-        kafka.start(config)
+        fourth = kafka.start(config)
         stop(second)
-        load.await_taken(0.8)
+        kafka.await_running(third, fourth)
         # All leave, and somebody else goes on.
-        for worker in kafka.workers[2:]:
-            stop(worker)
+        stop(third)
+        stop(fourth)
         kafka.start(config)
     check(kafka, stream)
 
@@ -138,15 +125,16 @@ def test_a_worker_that_sleeps_through_its_session_adds_nothing(kafka: Harness) -
 
 def test_workers_started_together_by_one_command(kafka: Harness) -> None:
     kafka.create_topics(4)
-    config = kafka.write_config()
     stream = random_stream(14, 15_000, keys=300, lanes=4, step=0.02)
-    parent = kafka.start(config, "--workers", "2")
+    parent = kafka.start(kafka.write_config(), "--workers", "2")
     with Load(kafka, stream, 3):
         kafka.await_(
-            lambda: len(set(owners(config).values())) == 2, 60, lambda: str(owners(config))
+            lambda: [len(lanes_of(parent.port + worker)) for worker in (0, 1)] == [2, 2],
+            60,
+            lambda: str([lanes_of(parent.port + worker) for worker in (0, 1)]),
         )
     check(kafka, stream)
     state = kafka.directory / "state-1"
     assert sorted(path.name for path in state.iterdir() if path.is_dir()) == ["1", "2"]
     stop(parent)
-    assert owners(config) == {}
+    assert [get(parent.port + worker, "/livez")[0] for worker in (0, 1)] == [0, 0]

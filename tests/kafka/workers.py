@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 SPANJOIN = Path(sys.executable).with_name("spanjoin")
-LOG_TAIL_LINES = 30
+LOG_TAIL_LINES: Final = 30
+HOST: Final = "127.0.0.1"
 
 
 def eventually(condition: Callable[[], bool], timeout: float, what: Callable[[], str]) -> None:
@@ -41,15 +45,44 @@ def spanjoin(
     )
 
 
-class Worker:
-    """One `spanjoin run`; its output goes to `log`."""
+def free_port() -> int:
+    """A port on which nobody listens at the moment."""
+    with socket.socket() as one:
+        one.bind((HOST, 0))
+        return int(one.getsockname()[1])
 
-    def __init__(self, arguments: list[str], log: Path, environ: Mapping[str, str]) -> None:
+
+def get(port: int, path: str) -> tuple[int, str]:
+    """Status code and body; 0 where nobody listens (yet)."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=5)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    except OSError as error:
+        return 0, str(error)
+    finally:
+        connection.close()
+
+
+def lanes_of(port: int) -> list[dict[str, Any]]:
+    """The lanes that a worker says it has; none where nobody listens (yet)."""
+    code, text = get(port, "/status")
+    lanes = json.loads(text)["lanes"] if code == 200 else []
+    assert isinstance(lanes, list)
+    return lanes
+
+
+class Worker:
+    """One `spanjoin run`; its output goes to `log`, its HTTP server listens on `port`."""
+
+    def __init__(self, command: list[str], log: Path, environ: Mapping[str, str]) -> None:
         self.log = log
+        self.port = int(environ.get("SPANJOIN_HTTP__PORT", 0))
         self._expected_to_run = True
         with log.open("ab") as out:
             self.process = subprocess.Popen(
-                [SPANJOIN, *arguments],
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -63,6 +96,14 @@ class Worker:
         """Its process id."""
         return self.process.pid
 
+    def get(self, path: str) -> tuple[int, str]:
+        """Status code and body of its HTTP server; 0 while it does not listen."""
+        return get(self.port, path)
+
+    def running(self) -> list[int]:
+        """The lanes it runs, as it says itself."""
+        return [lane["lane"] for lane in lanes_of(self.port) if lane["phase"] == "running"]
+
     def tail(self) -> str:
         """The end of its log."""
         lines = self.log.read_text(errors="replace").splitlines()
@@ -72,6 +113,10 @@ class Worker:
         """Fail if it ended although nobody ended it."""
         if self._expected_to_run and (code := self.process.poll()) is not None:
             raise AssertionError(f"worker {self.pid} ended with {code}:\n{self.tail()}")
+
+    def expect_end(self) -> None:
+        """It will end by itself, and that is no failure."""
+        self._expected_to_run = False
 
     def wait(self, timeout: float = 30) -> int:
         """Wait for its own end; returns the exit code."""

@@ -1,0 +1,52 @@
+"""Runs a worker that kills or stops itself at the n-th passage of one of its steps.
+
+    python -m tests.kafka.stopping CONFIG KILL|STOP STEP COUNT
+
+The steps are those of `app.steps`. It stops once only; a later SIGCONT lets it go on.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from app import log
+from app.config import load_config
+from app.errors import SpanjoinError
+from app.run import run_worker
+from app.steps import STEPS
+
+
+class Listener:
+    """Counts the passages of one step, and sends the signal at the last of them."""
+
+    def __init__(self, number: signal.Signals, step: str, count: int) -> None:
+        assert step in STEPS, f"{step} is no step of a worker"
+        self._number = number
+        self._step = step
+        self._count = count
+
+    def __call__(self, step: str) -> None:
+        """Hear of a step."""
+        if step == self._step:
+            self._count -= 1
+            if self._count == 0:
+                os.kill(os.getpid(), self._number)
+
+
+def main() -> int:
+    """Run the worker; returns its exit code."""
+    path, how, step, count = sys.argv[1:]
+    config = load_config(Path(path))
+    log.configure(config.log)
+    listener = Listener(signal.Signals[f"SIG{how}"], step, int(count))
+    try:
+        return run_worker(config, reached=listener)
+    except SpanjoinError as error:
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
