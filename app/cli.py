@@ -240,7 +240,7 @@ def demo() -> int:
 def _checked(path: Path) -> Config:
     """The configuration, also judged by the Kafka client."""
     from app import log
-    from app.kafka.cluster import check_properties
+    from app.kafka.check import check_properties
 
     config = load_config(path)
     log.configure(config.log)

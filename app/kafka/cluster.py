@@ -11,11 +11,9 @@ import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from confluent_kafka import (
-    Consumer,
     IsolationLevel,
     KafkaError,
     KafkaException,
-    Producer,
     TopicCollection,
     TopicPartition,
 )
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
 
 WAIT_SECONDS: Final = 30.0
 _ADDRESS: Final = re.compile(r"^\S+(/bootstrap)?: (Connect to \S+ failed: )?")
-_CREATION: Final = "Failed to create producer: "
+_CREATION: Final = re.compile("^Failed to create (producer|consumer): ")
 _POLL_SECONDS: Final = 0.05
 _QUIET: Final = 2
 """Below librdkafka's level of lost connections: a command tells them once, in its own line."""
@@ -112,9 +110,7 @@ class Cluster:
         self._wait_seconds = wait_seconds
         self._last_error: KafkaError | None = None
         # Futures of a client that is garbage-collected fail: the handle lives as long as we do.
-        self._admin = _made(
-            AdminClient, quiet(config.admin_properties()) | {"error_cb": self._note}
-        )
+        self._admin = made(AdminClient, quiet(config.admin_properties()) | {"error_cb": self._note})
         self._ask("the cluster", lambda: self._admin.describe_cluster(request_timeout=wait_seconds))
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
@@ -268,35 +264,16 @@ def quiet(properties: dict[str, Property]) -> dict[str, Any]:
     return {"log_level": _QUIET, **properties}
 
 
-def check_properties(config: Config) -> None:
-    """Let the client itself judge the Kafka properties. Nothing is connected to.
-
-    Raises UsageError that names the table and what the client says.
-    """
-    common = config.kafka_common
-    for table, properties, client in (
-        ("kafka", common, Producer),
-        ("kafka.consumer", config.consumer_properties(), Consumer),
-        ("kafka.producer", config.producer_properties(), Producer),
-    ):
-        fixed = {"group.id": config.name} if client is Consumer else {}
-        given = quiet(properties) | fixed
-        given.pop("bootstrap.servers", None)
-        given.pop("metadata.broker.list", None)
-        made = _made(client, given, table)
-        if isinstance(made, Consumer):
-            made.close()
-
-
-def _made(
+def made(
     client: Callable[[dict[str, Any]], T], properties: Mapping[str, Any], table: str = "kafka"
 ) -> T:
+    """A client of these properties. Raises UsageError naming the table they are from."""
     try:
         return client(dict(properties))
     except (KafkaException, TypeError, ValueError) as error:
         text = error.args[0]
         reason = text.str() if isinstance(text, KafkaError) else str(text)
-        raise UsageError(f"[{table}] {reason.partition(_CREATION)[2] or reason}") from None
+        raise UsageError(f"[{table}] {_CREATION.sub('', reason)}") from None
 
 
 def _member(member: Any) -> Member:  # noqa: ANN401 (the vendor's)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from app.errors import UsageError
-from app.kafka.cluster import check_properties
+from app.kafka.check import check_properties
 from app.properties import REFUSED
 from tests.unit.jobs import MINIMAL, job
 
@@ -76,6 +76,7 @@ def test_topic_tables_are_no_way_round(tmp_path: Path, table: str) -> None:
         ("kafka", '"security.protocol" = "plaintext"'),
         ("kafka", '"socket.keepalive.enable" = true'),
         ("kafka.consumer", '"session.timeout.ms" = 10000'),
+        ("kafka.consumer", '"max.poll.interval.ms" = 10000'),
         ("kafka.consumer", '"group.protocol" = "consumer"'),
         ("kafka.producer", '"compression.type" = "zstd"'),
         ("kafka.producer", '"transaction.timeout.ms" = 20000'),
@@ -95,6 +96,16 @@ def test_everything_else_passes(tmp_path: Path, table: str, line: str) -> None:
         ("kafka.producer", '"linger.ms" = "x"', "[kafka.producer] Invalid value"),
         ("kafka", '"sasl.mechanism" = "X"\n"security.protocol" = "sasl_ssl"', "Unsupported SASL"),
         ("kafka", '"stats_cb" = "x"', "[kafka] "),
+        (
+            "kafka.consumer",
+            '"max.poll.interval.ms" = 1000',
+            "[kafka.consumer] `max.poll.interval.ms`must be >= `session.timeout.ms`",
+        ),
+        (
+            "kafka.producer",
+            '"max.in.flight" = 10',
+            "[kafka.producer] `max.in.flight` must be set <= 5",
+        ),
     ],
 )
 def test_the_client_judges_the_rest(tmp_path: Path, table: str, line: str, message: str) -> None:

@@ -1,0 +1,34 @@
+"""The client's own judgement of a job's Kafka properties, before anything is connected to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import Consumer, Producer
+
+from app.kafka.cluster import made, quiet
+from app.kafka.inputs import consumer_properties
+from app.kafka.transactions import Limits, producer_properties
+
+if TYPE_CHECKING:
+    from app.config import Config
+
+_NAME: Final = "check"
+_ADDRESSES: Final = ("bootstrap.servers", "metadata.broker.list")
+_LIMITS: Final = Limits(1_000_000, 1_000_000, 1_000_000)
+
+
+def check_properties(config: Config) -> None:
+    """Make each kind of client that a worker makes, with the same properties, but no broker.
+
+    Raises UsageError that names the table and what the client says.
+    """
+    made(Producer, _offline(config.kafka_common), "kafka")
+    consumer = made(Consumer, _offline(consumer_properties(config, _NAME)), "kafka.consumer")
+    consumer.close()
+    transactional = producer_properties(config, _NAME, _LIMITS) | {"transactional.id": _NAME}
+    made(Producer, _offline(transactional), "kafka.producer")
+
+
+def _offline(properties: dict[str, str | int | bool]) -> dict[str, Any]:
+    return {name: value for name, value in quiet(properties).items() if name not in _ADDRESSES}
