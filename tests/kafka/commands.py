@@ -41,7 +41,8 @@ def inputs(kafka: Harness, left: int, right: int | None = None) -> None:
     A topic's creation is acknowledged before the brokers know it.
     """
     right = left if right is None else right
-    kafka.create_topics(left, right)
+    kafka.create_topic(kafka.job.left, left)
+    kafka.create_topic(kafka.job.right, right)
     wanted = {kafka.job.left: left, kafka.job.right: right}
     eventually(
         lambda: all(len(kafka.cluster.partitions(topic)) == wanted[topic] for topic in wanted),

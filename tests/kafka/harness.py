@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tests.kafka.reading import Change
 
 SETTLED_WITHIN_S: Final = 60.0
+OUTPUT_PARTITIONS: Final = 3
+"""Any number will do, so not that of the inputs."""
 QUICK_SESSION: Final = (
     '[kafka.consumer]\n"session.timeout.ms" = 2000\n"heartbeat.interval.ms" = 200\n'
 )
@@ -73,11 +75,17 @@ class Harness:
             self._producer.purge()
             self._producer.flush(1)
 
-    def create_topics(self, partitions: int = 1, right_partitions: int | None = None) -> None:
-        """Both inputs, kept for ever."""
-        right = partitions if right_partitions is None else right_partitions
+    def create_topics(self, partitions: int = 1) -> None:
+        """Both inputs, kept for ever, and an output whose whole log stays to be looked at.
+
+        Transactions are marked with the clock's time, matches with their events'. Where these are
+        a segment's time apart, Kafka closes the segment after the first transaction and compacts
+        it soon, and a match that was taken back at once is gone from the log.
+        """
         self.create_topic(self.job.left, partitions)
-        self.create_topic(self.job.right, right)
+        self.create_topic(self.job.right, partitions)
+        whole = {"cleanup.policy": "compact", "segment.ms": str(2**63 - 1)}
+        self.create_topic(self.job.output, OUTPUT_PARTITIONS, whole)
 
     def create_topic(
         self, topic: str, partitions: int, config: Mapping[str, str] | None = None

@@ -23,7 +23,6 @@ HORIZON: Final = LATENESS + MAX_INTERVAL
 LEFT: Final = "left"
 RIGHT: Final = "right"
 KEY: Final = b"k"
-OUTPUT_PARTITIONS: Final = 3
 
 
 class Lanes:
@@ -34,7 +33,6 @@ class Lanes:
         self.count = count
         self._next = 0
         harness.create_topics(count)
-        harness.create_topic(harness.job.output, OUTPUT_PARTITIONS, {"cleanup.policy": "compact"})
         bounds: dict[str, str | int] = {"allowed_lateness": LATENESS, "max_interval": MAX_INTERVAL}
         self.worker = harness.start(harness.write_config(join=bounds))
         cluster = harness.cluster

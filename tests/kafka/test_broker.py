@@ -121,7 +121,8 @@ def _without_given() -> dict[str, str]:
 
 def test_the_session_s_broker_is_ready_at_once(kafka: Harness) -> None:
     began = time.monotonic()
-    kafka.create_topics(2, 3)
+    kafka.create_topic(kafka.job.left, 2)
+    kafka.create_topic(kafka.job.right, 3)
     kafka.send(kafka.job.left, b"key", b"value", headers={"a": b"b"})
     kafka.send(kafka.job.right, None, None, partition=2)
     kafka.flush()
