@@ -15,32 +15,33 @@ from typing import Final, NamedTuple
 
 from state.checkpoint import Watermarks
 
-_MINUS_INFINITY: Final = -(2**80)
-_INFINITY: Final = 2**80
+INFINITY: Final = 2**80
+"""Above every ts."""
 
 
 class Levels(NamedTuple):
     """Watermarks as plain numbers, for a loop that compares and moves them.
 
-    `tops` are the sides' watermarks. `floors` are the same, but for an idle side infinite: the
-    lower floor is what the lane's watermark follows.
+    `tops` are the sides' watermarks. `floors` are the same plus `idle`, which is infinite for a
+    side that does not count: the lower floor is what the lane's watermark follows if finite.
     """
 
     lane: int
     tops: list[int]
     floors: list[int]
+    idle: list[int]
 
 
 def levels_of(watermarks: Watermarks, counting: tuple[bool, bool]) -> Levels:
     """The watermarks at the beginning of a turn; `counting` says which sides are not idle."""
-    lane, *tops = [_MINUS_INFINITY if ts is None else ts for ts in watermarks]
-    floors = [top if counts else _INFINITY for top, counts in zip(tops, counting, strict=True)]
-    return Levels(lane, tops, floors)
+    lane, *tops = [-INFINITY if ts is None else ts for ts in watermarks]
+    idle = [0 if counts else 3 * INFINITY for counts in counting]
+    return Levels(lane, tops, [top + more for top, more in zip(tops, idle, strict=True)], idle)
 
 
 def watermarks_of(lane: int, tops: list[int], floors: list[int]) -> Watermarks:
     """The watermarks at the end of a turn, in which a side may have become idle."""
     lower = min(floors)
-    if lower < _INFINITY:
+    if lower < INFINITY:
         lane = max(lane, lower)
-    return Watermarks(*[None if ts == _MINUS_INFINITY else ts for ts in (lane, *tops)])
+    return Watermarks(*[None if ts == -INFINITY else ts for ts in (lane, *tops)])

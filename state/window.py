@@ -262,7 +262,8 @@ class Windows:
                 window = self.table.get(members.pop())
                 budget -= 1
                 if window is not None:
-                    self.size -= sum([_trim_side(side, bound) for side in window.sides])
+                    left, right = window.sides
+                    self.size -= _trim_side(left, bound) + _trim_side(right, bound)
                     self._remove_empty(window)
             if not members:
                 self._stale.pop()
@@ -275,8 +276,10 @@ class Windows:
         self._opened.clear()
 
     def _remove_empty(self, window: Window) -> None:
-        if not any(side.shelves or side.gone for side in window.sides):
-            self._remove(window)
+        left, right = window.sides
+        if not (left.ids or right.ids):  # Every row is named, or has a newer one of its id.
+            del self.table[window.key]
+            self.size -= WINDOW_COST
 
     def _remove(self, window: Window) -> None:
         del self.table[window.key]
@@ -308,14 +311,25 @@ def cost_of(row: Row) -> int:
 def _trim_side(side: Rows, bound: int) -> int:
     """Drops the rows that end before `bound`; returns the bytes freed."""
     freed = 0
-    for rows in (*(shelf.rows for shelf in side.shelves), side.gone):
-        cut = bisect_left(rows, (bound,))
-        for row in rows[:cut]:
-            freed += cost_of(row)
-            if side.ids.get(row[2]) is row:  # Else the id has a newer row.
-                del side.ids[row[2]]
-        del rows[:cut]
-    side.shelves = [shelf for shelf in side.shelves if shelf.rows]
+    for shelf in side.shelves:
+        if shelf.rows[0][0] < bound:
+            freed += _cut(shelf.rows, side.ids, bound)
+    if freed:
+        side.shelves = [shelf for shelf in side.shelves if shelf.rows]
+    if side.gone and side.gone[0][0] < bound:
+        freed += _cut(side.gone, side.ids, bound)
+    return freed
+
+
+def _cut(rows: list[Row], ids: dict[str, Row], bound: int) -> int:
+    cut = bisect_left(rows, (bound,))
+    freed = cut * ROW_COST
+    for row in rows[:cut]:
+        freed += len(row[5])
+        row_id = row[2]
+        if ids.get(row_id) is row:  # Else the id has a newer row.
+            del ids[row_id]
+    del rows[:cut]
     return freed
 
 

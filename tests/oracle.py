@@ -95,8 +95,7 @@ class Oracle:
             return
         if record.ts > self.sides[side]:
             self.sides[side] = record.ts
-            if counting[side]:
-                self.follow(counting)
+            self.follow(counting)
 
     def follow(self, counting: tuple[bool, bool] = (True, True)) -> None:
         """The lane's watermark after a side moved, and at the end of every turn."""

@@ -5,7 +5,7 @@ import pytest
 from schemas.records import INT64_MAX, INT64_MIN
 from state.checkpoint import Bucket, Watermarks
 from state.retention import droppable, first_kept_end, is_retained, longest, span_of
-from state.watermark import levels_of, watermarks_of
+from state.watermark import Levels, levels_of, watermarks_of
 
 
 @pytest.mark.parametrize(
@@ -42,14 +42,18 @@ def test_a_bucket_is_dropped_after_its_last_end_the_horizon_and_the_longest_row(
     assert longest([]) == 0
 
 
+def again(levels: Levels) -> Watermarks:
+    return watermarks_of(levels.lane, levels.tops, levels.floors)
+
+
 def test_levels_say_what_the_watermarks_say() -> None:
     marks = Watermarks(None, 100, None)
     levels = levels_of(marks, (True, True))
-    assert watermarks_of(*levels) == marks
+    assert again(levels) == marks
     assert levels.lane < INT64_MIN > levels.tops[1]
-    assert watermarks_of(*levels_of(marks, (True, False))) == Watermarks(100, 100, None)
-    assert watermarks_of(*levels_of(marks, (False, True))) == marks
-    assert watermarks_of(*levels_of(marks, (False, False))) == marks
+    assert again(levels_of(marks, (True, False))) == Watermarks(100, 100, None)
+    assert again(levels_of(marks, (False, True))) == marks
+    assert again(levels_of(marks, (False, False))) == marks
     ahead = Watermarks(120, 100, 110)  # A side came back from being idle.
-    assert watermarks_of(*levels_of(ahead, (True, True))) == ahead
-    assert watermarks_of(*levels_of(Watermarks(70, 100, 90), (True, True))).lane == 90
+    assert again(levels_of(ahead, (True, True))) == ahead
+    assert again(levels_of(Watermarks(70, 100, 90), (True, True))).lane == 90
