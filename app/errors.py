@@ -8,8 +8,7 @@
     │   └── Fenced                 exit 75  lost or stuck; start again at once
     └── Response                   never leaves the worker's loop
         ├── Retry                  ask again later, nothing was changed
-        ├── Abort                  nothing of the turn counts, certainly: run it again
-        └── Renew                  unknown what counts: new producer, every lane taken over anew
+        └── Renew                  a transaction failed: new producer, every lane taken over anew
 
 Bad input is a value (`schemas.records.Rejected`), never one of these.
 """
@@ -63,9 +62,5 @@ class Retry(Response):
     """Nothing has changed; the same call may be made again after a pause."""
 
 
-class Abort(Response):
-    """The transaction was aborted, and that was acknowledged; the same turn is run again."""
-
-
 class Renew(Response):
-    """Whether the transaction counts is unknown: throw the producer away, restore every lane."""
+    """Only the changelog knows whether a transaction counts: new producer, restore every lane."""

@@ -73,11 +73,6 @@ class Intake:
                 running.held[side] = False
                 self.inputs.flow(side, running.lane, running.expected[side])
 
-    def read_again(self, running: Running) -> None:
-        """Drop what was read ahead; read both sides again from the committed positions."""
-        running.restart_reading()
-        self.inputs.rewind(running.lane, running.positions)
-
     def _held_max(self) -> int:
         """Records one side of one lane may have waiting before its fetching stops."""
         share = HELD_TURNS_MAX * self.config.turn.max_records // (2 * len(self.running))

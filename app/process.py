@@ -1,7 +1,8 @@
 """One lane's part of a turn: what was polled goes in, a plan for the transaction comes out.
 
 Pure: no Kafka, no clock, no store writes. A plan changes nothing but the lane's windows in memory;
-`settle` makes it the lane's state once its transaction is committed, `abandon` forgets it.
+`settle_turn` makes it the lane's state once its transaction is committed. If that fails, the lane
+is restored and nothing of this is used again.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from app.join import Effects, JoinSettings, LaneState, abandon, join, settle
+from app.join import Effects, JoinSettings, LaneState, join, settle
 from app.merge import Inbox
 from schemas.records import Record, Side
 
@@ -47,13 +48,6 @@ class Running:
     def positions(self) -> tuple[int, int]:
         """Committed positions of left and right."""
         return self.checkpoint.left_position, self.checkpoint.right_position
-
-    def restart_reading(self) -> None:
-        """Forget what was read ahead: it is read again from the committed positions."""
-        self.inbox.clear(self.checkpoint.watermarks)
-        self.expected = list(self.positions)
-        self.drained = [False, False]
-        self.held = [False, False]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +123,6 @@ def settle_turn(running: Running, plan: Plan, first: int, position: int) -> None
     running.changelog_position = position
     if plan.effects is not None:
         settle(running.state, plan.effects)
-
-
-def abandon_turn(running: Running, plan: Plan) -> None:
-    """The plan's transaction was aborted: it is as if it had never been."""
-    if plan.effects is not None:
-        abandon(running.state, plan.effects)
 
 
 def _positions(before: Checkpoint, records: Sequence[tuple[Side, Record]]) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from app.errors import Abort, Crash, Renew
+from app.errors import Crash, Renew
 from app.idleness import Idleness
 from app.intake import Intake
 from app.join import JoinSettings, LaneState
@@ -27,7 +27,6 @@ from app.process import (
     Moment,
     Plan,
     Running,
-    abandon_turn,
     bound_windows,
     plan_turn,
     settle_turn,
@@ -133,9 +132,6 @@ class Worker:
         try:
             self._busy = self._round() or bool(polled.records)
             self.questions.serve(self.running, self.codec, self._prove)
-        except Abort as abort:
-            _log.warning("transaction aborted, it is run again", why=str(abort))
-            self._busy = False
         except Renew as renew:
             self._start_over(str(renew))
 
@@ -145,7 +141,11 @@ class Worker:
             raise Renew(self._renew)
         if not self.producers.ready():
             return False
-        self._claim(self.takeovers.step())
+        ready = self.takeovers.step()
+        if not self.inputs.member():
+            # Between two memberships nothing can be committed; the next poll will tell.
+            return False
+        self._claim(ready)
         self.idleness.step()
         return self._turn()
 
@@ -153,7 +153,7 @@ class Worker:
         """Release every lane and close the stores; raises nothing that a stop could not bear."""
         try:
             self.release(list(self.running))
-        except (Abort, Renew, Crash, StoreError) as failure:
+        except (Renew, Crash, StoreError) as failure:
             _log.warning("lanes could not be released", why=str(failure))
         for number in list(self.lanes):
             self._drop(number, Signal.REVOKED)
@@ -190,7 +190,7 @@ class Worker:
         released = [number for number in lanes if number in self.running]
         try:
             self.release(released)
-        except (Abort, Renew, Crash, StoreError) as failure:
+        except (Renew, Crash, StoreError) as failure:
             # Not released: the next owner finds our name in the changelog and fences it.
             _log.warning("lanes could not be released", lanes=released, why=str(failure))
             if isinstance(failure, Renew):
@@ -204,17 +204,10 @@ class Worker:
             self._drop(number, Signal.LOST)
 
     def release(self, lanes: list[int]) -> None:
-        """Hand lanes over in good order: a checkpoint that says so.
-
-        Tried twice, because the group may have moved on between reading the metadata and using it.
-        """
-        if not lanes or not self.transactions.ready:
+        """Hand lanes over in good order: a checkpoint that says so."""
+        if not lanes or not self.transactions.ready or not self.inputs.member():
             return
-        plans = [Plan(n, "release", release(self.running[n].checkpoint)) for n in lanes]
-        try:
-            self._commit(plans)
-        except Abort:
-            self._commit(plans)
+        self._commit([Plan(n, "release", release(self.running[n].checkpoint)) for n in lanes])
 
     def _claim(self, ready: list[Lane]) -> None:
         """Commit of a higher epoch: from here on the lanes are ours to write."""
@@ -244,8 +237,6 @@ class Worker:
 
     def _prove(self, lanes: list[int]) -> None:
         """Commit the unchanged positions of lanes: the broker takes them from an owner only."""
-        if not self.transactions.ready:
-            raise Abort("there is no producer to prove ownership with")
         positions = {number: self.running[number].positions for number in lanes}
         writes = [LaneWrite(number, "proof", (), found) for number, found in positions.items()]
         self.transactions.write(writes, self.inputs.metadata)
@@ -280,10 +271,7 @@ class Worker:
         joined = time.monotonic()
         try:
             written = self._commit(plans)
-        except Abort:
-            for plan in plans:
-                abandon_turn(self.running[plan.lane], plan)
-                self.intake.read_again(self.running[plan.lane])
+        except Renew:
             self._limit = max(self._limit // 2, LIMIT_MIN)
             raise
         for plan in plans:
@@ -314,7 +302,7 @@ class Worker:
     def _commit(self, plans: list[Plan]) -> dict[int, Written]:
         """One transaction, then one store write a lane; the only way anything is written.
 
-        Raises Abort (nothing counts), Renew (unknown what counts), Crash, StoreError.
+        Raises Renew (only the changelog knows what counts), Crash, StoreError.
         """
         now_ms = int(time.time() * 1000)
         written = self.transactions.write(
@@ -356,7 +344,7 @@ class Worker:
             self._limit = min(self._limit * 2, self.config.turn.max_records)
 
     def _start_over(self, why: str) -> None:
-        """Nobody acknowledged the last transaction: only the changelog knows whether it counts.
+        """The last transaction failed: only the changelog knows whether it counts.
 
         A new producer alone would not do: if the turn did count, running it again from memory
         would apply it twice. So every lane is taken over anew, from its last committed state.

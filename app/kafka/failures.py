@@ -1,13 +1,18 @@
 """One classifier for the client's errors, by the answer they ask for; nothing above reads a code.
 
-What librdkafka tells about a failed transactional call, and what it means here:
+A transactional call that failed is answered with Renew, whatever librdkafka says of it: that the
+producer is fenced, that nobody knows (a time-out, a lost connection), or that an abort will do. The
+last one is tempting: a stale generation is common, healthy members get it whenever the group moves
+on at the wrong moment. But an abort that was acknowledged does not say that nothing counts:
 
-    txn_requires_abort   the transaction cannot commit. Once the abort is acknowledged it is as if
-                         it had never been: Abort. (Stale generation is the common one; a healthy
-                         member gets it whenever the group moved on in between.)
-    fatal, _FENCED       the producer is finished, and whether its last transaction counts is known
-                         to the changelog alone: Renew.
-    anything else        time-outs and lost connections during commit or abort: as unknown: Renew.
+1. Turn n is committed; the connection breaks, the client sends EndTxn again. One copy is delayed.
+2. Turn n + 1 writes its outputs and its changelog record. The delayed copy arrives, commits them.
+3. The offsets of turn n + 1 are refused. By being sent they have begun a new, empty transaction in
+   the coordinator's eyes; it is that one which is aborted, and acknowledged.
+4. Run again, turn n + 1 stands in the changelog twice.
+
+A delayed EndTxn of an abort is as bad: it takes away the outputs of the next transaction of that
+producer, whose changelog record is then committed. So no producer is used again after an abort.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from app.errors import Abort, Crash, Fenced, Renew, Response, Retry, SpanjoinError
+from app.errors import Crash, Fenced, Renew, Response, Retry, SpanjoinError
 
 _NEEDS_A_PERSON: Final = frozenset(
     {
@@ -45,8 +50,6 @@ def in_transaction(exception: KafkaException) -> Response | SpanjoinError:
     error = error_of(exception)
     if error.code() in _NEEDS_A_PERSON:
         return Crash(f"Kafka refuses: {error.str()}")
-    if error.txn_requires_abort():
-        return Abort(error.str())
     return Renew(error.str())
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import structlog
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from app.errors import Abort, UsageError
+from app.errors import Renew, UsageError
 from app.kafka.failures import of_consumer
 from app.kafka.membership import read_membership
 from schemas.records import Side
@@ -134,13 +134,13 @@ class Inputs:
     def metadata(self) -> bytes:
         """Group metadata for the transaction that is about to commit: read right before use.
 
-        Raises Abort when we are no member at the moment: the broker takes offsets with an empty
+        Raises Renew when we are no member at the moment: the broker takes offsets with an empty
         membership from anybody.
         """
         metadata = self._consumers[Side.LEFT].consumer_group_metadata()
         membership = read_membership(metadata)
         if not membership.valid:
-            raise Abort(f"not a member of the group now: {membership}")
+            raise Renew(f"not a member of the group now: {membership}")
         return bytes(metadata)
 
     def member(self) -> bool:
@@ -164,11 +164,6 @@ class Inputs:
             # back to this worker would wait for its right side for ever.
             self._consumers[Side.RIGHT].resume(right)
             self._consumers[Side.RIGHT].incremental_unassign(right)
-
-    def rewind(self, lane: int, positions: tuple[int, int]) -> None:
-        """Read both sides of a running lane again from these positions, after an abort."""
-        for side in Side:
-            self.flow(side, lane, positions[side])
 
     def hold(self, side: Side, lane: int) -> None:
         """Stop fetching one side of a lane; what was fetched ahead is thrown away."""

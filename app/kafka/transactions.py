@@ -14,6 +14,7 @@ name that is used twice lets two workers fence each other for ever.
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -21,8 +22,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from app.errors import Abort, Renew
-from app.kafka.failures import in_transaction, of_request
+from app.errors import Renew
+from app.kafka.failures import error_of, in_transaction, of_request
 from app.steps import Reached, nobody
 
 if TYPE_CHECKING:
@@ -164,8 +165,7 @@ class Transactions:
     ) -> dict[int, Written]:
         """One whole transaction; returns where each lane's changelog records are.
 
-        Raises Abort once an abort was acknowledged (nothing counts), Renew where the outcome is
-        unknown, Crash where Kafka refuses for good.
+        Raises Renew where it failed, whatever became of it, Crash where Kafka refuses for good.
         """
         producer = self._producer
         assert producer is not None, "no live producer"
@@ -184,13 +184,10 @@ class Transactions:
             self._reached(f"{kind}.offsets")
             producer.commit_transaction(CALL_TIMEOUT_S)
         except KafkaException as error:
-            answer = in_transaction(error)
-            if not isinstance(answer, Renew):
-                self._abort(producer)
-            raise answer from error
-        except (Abort, BufferError) as error:
-            self._abort(producer)
-            raise Abort(str(error)) from error
+            _abort(producer, error)
+            raise in_transaction(error) from error
+        except BufferError as error:
+            raise Renew(str(error)) from error
         except SystemError as error:
             # The client has called a delivery report on top of the fatal error that it was about
             # to raise.
@@ -233,7 +230,7 @@ class Transactions:
         _flush(producer)
         for write in writes:
             if len(delivered[write.lane]) != len(write.changelog):
-                raise Abort(f"changelog records of lane {write.lane} were not delivered")
+                raise Renew(f"changelog records of lane {write.lane} were not delivered")
         return {
             lane: Written(offsets[0], offsets[-1] + 1)
             for lane, offsets in delivered.items()
@@ -278,13 +275,6 @@ class Transactions:
             )
         ]
 
-    def _abort(self, producer: Producer) -> None:
-        """Abort; only an acknowledged abort may be forgotten, anything else raises Renew."""
-        try:
-            producer.abort_transaction(CALL_TIMEOUT_S)
-        except KafkaException as error:
-            raise Renew(f"abort was not acknowledged: {error}") from error
-
 
 def _origin(reject: Rejected, source: Message) -> Headers:
     return [
@@ -305,10 +295,20 @@ def _collect(offsets: list[int]) -> Callable[[KafkaError | None, Message], None]
     return delivered
 
 
+def _abort(producer: Producer, error: KafkaException) -> None:
+    """Spare the fence an open transaction: ending one takes it half a second.
+
+    Only where the broker has just answered; what comes of it makes no difference.
+    """
+    if error_of(error).txn_requires_abort():
+        with contextlib.suppress(KafkaException):
+            producer.abort_transaction(CALL_TIMEOUT_S)
+
+
 def _flush(producer: Producer) -> None:
-    """Wait until the broker has everything; raises Abort if it has not within the budget."""
+    """Wait until the broker has everything; raises Renew if it has not within the budget."""
     if producer.flush(CALL_TIMEOUT_S) > 0:
-        raise Abort("the broker did not take all records in time")
+        raise Renew("the broker did not take all records in time")
 
 
 def _report(error: KafkaError) -> None:
