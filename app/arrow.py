@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # likewise
@@ -31,14 +31,14 @@ class NoColumn(Exception):
 
 
 class ParquetWriter:
-    """Writes rows with the given columns (name, Avro type) to a Parquet file.
+    """Writes rows with the given columns (name, Avro type) to a Parquet file or a stream.
 
     A value that no column type holds is written as what `as_text` makes of it.
     """
 
     def __init__(
         self,
-        path: Path,
+        target: Path | BinaryIO,
         columns: Sequence[tuple[str, Any]],
         as_text: Callable[[object], str],
     ) -> None:
@@ -54,7 +54,7 @@ class ParquetWriter:
                 self._texts.append(name)
             fields.append(pa.field(name, column))
         self._schema = pa.schema(fields)
-        self._writer = pq.ParquetWriter(path, self._schema, compression="zstd")
+        self._writer = pq.ParquetWriter(target, self._schema, compression="zstd")
 
     def write(self, rows: Sequence[dict[str, Any]]) -> None:
         """Append rows as one row group; a row without a column has nothing there."""

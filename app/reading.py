@@ -105,11 +105,13 @@ def apply(live: dict[bytes, bytes], record: Read) -> bool:
 
 def read_matches(config: Config, request: Request) -> None:
     """Write the live matches, and with `follow` each change after them, until interrupted."""
-    if request.form == "parquet" and (request.follow or request.output is None):
-        raise UsageError(
-            "--format parquet needs --output FILE, and has no --follow: a Parquet file is only "
-            "readable when it is complete"
-        )
+    if request.form == "parquet":
+        if request.follow:
+            raise UsageError(
+                "--format parquet has no --follow: a Parquet file is readable when it is complete"
+            )
+        if request.output is None and sys.stdout.isatty():
+            raise UsageError("--format parquet is not for a terminal: give --output FILE")
     source = Source(config)
     try:
         if request.follow:
@@ -218,14 +220,20 @@ def _sink(request: Request, source: Source) -> Iterator[Sink]:
     """Where rows go; a file appears under its name only when it is complete."""
     columns = list(columns_of(source.codec.match_schema()))
     path = request.output
+    sink: Sink
     if path is None:
-        yield _text_sink(request.form, sys.stdout, columns)
+        if request.form == "parquet":
+            sink = Parquet(sys.stdout.buffer, columns)
+        else:
+            sink = _text_sink(request.form, sys.stdout, columns)
+        yield sink
+        sink.close()
         return
     partial = path.with_name(f"{path.name}.partial")
     _check_writable(partial)
     try:
         if request.form == "parquet":
-            sink: Sink = Parquet(partial, columns)
+            sink = Parquet(partial, columns)
             yield sink
             sink.close()
         else:

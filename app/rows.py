@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import json
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol, TextIO
 
 from app.errors import UsageError
 from app.units import TICKS_PER_MS
@@ -77,11 +77,11 @@ class Csv:
 class Parquet:
     """A file with a typed column for each field."""
 
-    def __init__(self, path: Path, columns: Sequence[tuple[str, Any]]) -> None:
+    def __init__(self, target: Path | BinaryIO, columns: Sequence[tuple[str, Any]]) -> None:
         # Half a second of imports, which the other formats need not wait for.
         from app.arrow import ParquetWriter  # noqa: PLC0415
 
-        self._writer = ParquetWriter(path, columns, _text)
+        self._writer = ParquetWriter(target, columns, _text)
         self._rows: list[Row] = []
 
     def write(self, row: Row) -> None:

@@ -97,10 +97,17 @@ def test_read_writes_files(kafka: Harness, config: str, output: str) -> None:
     paths = {form: kafka.directory / f"x.{form}" for form in ("csv", "parquet", "jsonl", "table")}
     for form, path in paths.items():
         done("read", "-c", config, "--format", form, "--output", str(path))
-    with paths["csv"].open(newline="") as stream:
-        rows = list(csv.DictReader(stream))
+    with paths["csv"].open(newline="") as text:
+        rows = list(csv.DictReader(text))
     assert Counter(row["id"] for row in rows) == Counter(match(number)[0] for number in range(4))
     assert {row["left_payload"].encode("latin-1") for row in rows} == {LEFT.payload}
+    piped = kafka.directory / "piped"
+    with piped.open("wb") as stream:
+        subprocess.run(
+            [SPANJOIN, "read", "-c", config, "--format", "parquet"],
+            stdout=stream, timeout=60, check=True,
+        )  # fmt: skip
+    assert pq.read_table(piped).equals(pq.read_table(paths["parquet"]))
     found = pq.read_table(paths["parquet"]).to_pylist()
     assert {row["right_end"] for row in found} == {2**53 + 1}
     assert {row["left_payload"] for row in found} == {LEFT.payload}

@@ -149,19 +149,19 @@ def test_schemas_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert (event["namespace"], event["name"]) == ("spanjoin", "Event")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--format", "parquet"], "--format parquet needs --output FILE"),
-        (["--format", "parquet", "--follow", "--output", "x"], "has no --follow"),
-    ],
-    ids=["no file", "following"],
-)
-def test_parquet_needs_a_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+def test_parquet_is_not_followed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(write_job(tmp_path, NOWHERE))
+    line = failed(capsys, 2, "read", "-c", path, "--format", "parquet", "--follow")
+    assert line.startswith("--format parquet has no --follow")
+
+
+def test_parquet_is_not_for_a_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = write_job(tmp_path, NOWHERE)
-    assert message in failed(capsys, 2, "read", "-c", str(path), *arguments)
+    path = str(write_job(tmp_path, NOWHERE))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    line = failed(capsys, 2, "read", "-c", path, "--format", "parquet")
+    assert line == "--format parquet is not for a terminal: give --output FILE"
 
 
 def test_a_data_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
