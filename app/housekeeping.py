@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 FIGURES_EVERY_S: Final = 0.5
 TRUNCATE_EVERY_S: Final = 10.0
 WATCH_EVERY_S: Final = 5.0
-COLLECT_EVERY_S: Final = 1.0
+COLLECT_EVERY_S: Final = 10.0
+YOUNG_OBJECTS_MAX: Final = 200_000
+"""Objects made and not yet freed since the last collection: about 20 ms of one."""
 COLLECT_ALL_EVERY_S: Final = 600.0
 
 _log: Final = structlog.get_logger()
@@ -59,8 +61,9 @@ class Housekeeping:
             self._truncate()
             self.worker.reached("truncated")
             self._remove_stale_copies()
-        if self._is_due("collect", COLLECT_EVERY_S):
-            # Automatic collection is off: it cost a third of the run. Cycles are rare here.
+        if gc.get_count()[0] > YOUNG_OBJECTS_MAX or self._is_due("collect", COLLECT_EVERY_S):
+            # Automatic collection is off: it cost a third of the run. Cycles are rare here, and
+            # most rows are gone before the next look if it does not come too soon.
             gc.collect(1)
         if self._is_due("collect_all", COLLECT_ALL_EVERY_S):
             gc.collect()

@@ -10,8 +10,7 @@ Invariants:
 * A window holds all rows of its key that the store holds (or will, when the turn commits). It is
   changed by a turn only; after an abort it is forgotten, and the store has the committed truth.
 * A window may also hold rows that the store has dropped or may drop: being past its horizon is a
-  formula of the caller, so a row that lingers changes no result. They are trimmed a bucket at a
-  time.
+  formula of the caller, so a row that lingers changes no result. They are trimmed many at a time.
 * A key that is not in memory has stored rows in `cold` buckets only. When nothing is cold, memory
   is the whole state (`resident`) and a new key costs no look into the store.
 """
@@ -149,8 +148,8 @@ class Windows:
     that the windows take in memory.
     """
 
-    __slots__ = ("_by_bucket", "_load", "_opened", "_stale", "buckets", "cold", "size", "span",
-                 "table")  # fmt: skip
+    __slots__ = ("_bound", "_by_bucket", "_costs", "_expired", "_expired_cost", "_load", "_opened",
+                 "_stale", "buckets", "cold", "size", "span", "table")  # fmt: skip
 
     def __init__(self, load: Load, buckets: Mapping[int, Bucket], span: int) -> None:
         self._load = load
@@ -160,6 +159,12 @@ class Windows:
         self.size = 0
         self.cold = sorted(buckets)
         self._by_bucket: dict[int, set[bytes]] = {}
+        self._costs: dict[int, int] = {}
+        """Per bucket, what its rows cost when they entered."""
+        self._expired: list[set[bytes]] = []
+        self._expired_cost = 0
+        self._bound = 0
+        """Expired rows end before it."""
         self._opened: list[Window] = []
         self._stale: list[tuple[int, set[bytes]]] = []
 
@@ -208,7 +213,9 @@ class Windows:
         members = self._by_bucket.get(bucket)
         if members is None:
             members = self._by_bucket[bucket] = set()
+            self._costs[bucket] = 0
         members.update(keys)
+        self._costs[bucket] += cost
         self.size += cost
 
     def forget(self, keys: Iterable[bytes]) -> None:
@@ -229,6 +236,8 @@ class Windows:
         """
         goal = self.size - bytes_to_free
         before = self.size
+        self._begin_trimming()
+        self._trim(len(self.table))
         for _ in range(2):
             for window in list(self.table.values()):
                 if self.size <= goal:
@@ -248,14 +257,26 @@ class Windows:
         if dropped:
             gone = set(dropped)
             self.cold = [bucket for bucket in self.cold if bucket not in gone]
+            self._bound = bound
             for bucket in dropped:
                 members = self._by_bucket.pop(bucket, None)
                 if members:
-                    self._stale.append((bound, members))
+                    self._expired.append(members)
+                    self._expired_cost += self._costs.pop(bucket)
+            # To visit a window costs more than to free a row in it: the more at once the better.
+            if self._expired_cost > self.size * EXPIRED_SHARE_MAX:
+                self._begin_trimming()
         self._trim(TRIMMED_MAX)
 
+    def _begin_trimming(self) -> None:
+        """What has expired so far will be trimmed."""
+        if self._expired:
+            self._stale.append((self._bound, set[bytes]().union(*self._expired)))
+            self._expired.clear()
+            self._expired_cost = 0
+
     def _trim(self, budget: int) -> None:
-        """Drops expired rows from memory, at most `budget` windows at a time."""
+        """Drops expired rows from memory, of at most `budget` windows."""
         while self._stale and budget > 0:
             bound, members = self._stale[-1]
             while members and budget > 0:
@@ -291,6 +312,8 @@ class Windows:
                 members.discard(window.key)
 
 
+EXPIRED_SHARE_MAX: Final = 0.25
+"""Part of the windows' size that rows past their horizon may take before they are trimmed."""
 TRIMMED_MAX: Final = 20_000
 """Windows trimmed after one turn: about 20 ms. The rest waits for the next turn, harmlessly."""
 
