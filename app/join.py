@@ -1,4 +1,4 @@
-"""The join of one lane: records in, effects out. DESIGN's rules live here and nowhere else.
+"""The join of one lane: records in, effects out. The rules live here and nowhere else.
 
     invalid?    -> reject                       (nothing else happens)
     id known?   -> duplicate or conflict        known: a row of this id, wm <= its end + L + D

@@ -20,10 +20,9 @@ LAYERS = ("schemas", "state", "rebalance", "app")
 FUNCTION_LINES_MAX = 60
 FILE_LINES_MAX = 400
 FORBIDDEN_WORDS = {"Manager", "Helper", "Handler", "Util", "Utils", "Base", "Context"}
-# What packages are fetched from is a setting of the machine, never of the project.
-REGISTRY_HOSTS = re.compile(
-    r"(?:pypi|pythonhosted|npmjs|(?:repo1?\.)?maven(?:\.apache)?)\.org|crates\.io"
-)
+# Where things are fetched from is a setting of the machine, never of the project: the code names
+# no address but its own, and the documents link to other projects only.
+ADDRESSES = re.compile(r"https?://(?!localhost|127\.0\.0\.1|\{|registry[:/])[\w.-]+")
 MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:work|root|home/\w+|Users/\w+|farm)/")
 
 
@@ -146,7 +145,7 @@ def test_a_pure_module_reads_no_clock_and_no_environment(module: str) -> None:
     assert "datetime.now" not in path.read_text(encoding="utf-8")
 
 
-def test_no_file_names_a_machine_or_a_registry() -> None:
+def test_no_file_names_a_machine_or_an_address() -> None:
     found = []
     for path in tracked():
         try:
@@ -155,7 +154,9 @@ def test_no_file_names_a_machine_or_a_registry() -> None:
             continue
         found += [
             f"{path.relative_to(ROOT)}: {one[0]}"
-            for pattern in (REGISTRY_HOSTS, MACHINE_PATHS)
+            for pattern in (
+                (MACHINE_PATHS,) if path.suffix == ".md" else (ADDRESSES, MACHINE_PATHS)
+            )
             for one in pattern.finditer(text)
         ]
     assert found == []

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.kafka.workers import Worker
 
 LANES: Final = 4
-TRICKLE: Final = 40
+TRICKLE: Final = 10
 REACHED_WITHIN_S: Final = 40
 SHORT_TRANSACTIONS: Final = '[kafka.producer]\n"transaction.timeout.ms" = 3000\n'
 ASLEEP_S: Final = 4.5
@@ -102,7 +102,7 @@ def test_every_step_is_crashed_at_somewhere() -> None:
 def test_a_crash_at_each_step(kafka: Harness, steps: list[str]) -> None:
     kafka.create_topics(LANES)
     config = kafka.write_config(text="[turn]\nmax_records = 50\n")
-    stream = random_stream(len(steps), 20_000, keys=300, lanes=LANES, step=0.02)
+    stream = random_stream(len(steps), 30_000, keys=300, lanes=LANES, step=0.02)
     trickle = Trickle(kafka, stream)
     kafka.await_running(kafka.start(config))
     for step in steps:
@@ -122,7 +122,7 @@ def test_a_sleep_at_each_step(kafka: Harness, steps: list[str]) -> None:
     """A zombie that wakes adds nothing that counts, and goes on as one of the group or says 75."""
     kafka.create_topics(LANES)
     config = kafka.write_config(text=f"{SHORT_TRANSACTIONS}[turn]\nmax_records = 50\n")
-    stream = random_stream(100 + len(steps), 20_000, keys=300, lanes=LANES, step=0.02)
+    stream = random_stream(100 + len(steps), 30_000, keys=300, lanes=LANES, step=0.02)
     trickle = Trickle(kafka, stream)
     healthy = kafka.start(config)
     kafka.await_running(healthy)
