@@ -10,6 +10,7 @@ Bad input is a value: `decode` never raises for what a message holds.
 
 from __future__ import annotations
 
+from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -17,8 +18,9 @@ import fastavro
 from fastavro.schema import SchemaParseException, UnknownType, to_parsing_canonical_form
 from fastavro.schema import fingerprint as schema_fingerprint
 
+from schemas.extractor import DOUBTS, Extract, Parts, Wanted, extractor_of
 from schemas.match_schema import Json, match_schema, without_logical_types
-from schemas.reader import Plan, plan_of, read_fields
+from schemas.reader import Plan, fields_of, plan_of, read_fields
 from schemas.records import Event, Kind, Reason, Record, Rejected, Side
 from schemas.varint import Malformed, encode_long
 
@@ -56,9 +58,13 @@ class UnknownSchema(ValueError):
 
 
 class _Layout(NamedTuple):
-    """How one writer schema is read: the plan, and where in what it finds the fields stand."""
+    """How one writer schema is read: the plan, and where in what it finds the fields stand.
+
+    `extract` is the quick way to the same, if there is one.
+    """
 
     plan: Plan
+    extract: Extract | None
     id: int
     ts: int
     start: int
@@ -89,6 +95,13 @@ class AvroCodec:
         self._layouts = [
             _layouts(side, schemas[side], _wanted(fields[side]), fields[side]) for side in Side
         ]
+        self._extracts = [
+            {
+                header: layout.extract or partial(_read_parts, layout)
+                for header, layout in side.items()
+            }
+            for side in self._layouts
+        ]
         self._writers = [
             (MARKER + fingerprint(side[0]), _parsed(without_logical_types(side[0])))
             for side in schemas
@@ -116,32 +129,34 @@ class AvroCodec:
 
     def decode_batch(self, side: Side, messages: Iterable[Message]) -> list[Record]:
         """The events of these messages in their order; Rejected where there is none."""
-        layouts, scale = self._layouts[side], self._scales[side]
+        extracts, scale = self._extracts[side], self._scales[side]
         records: list[Record] = []
         for offset, key, value, source in messages:
-            if value is None:
-                detail = "a record without a value names no row"
-                records.append(Rejected(offset, Reason.NULL_VALUE, detail, source))
-                continue
             try:
-                layout = layouts.get(value[:HEADER_SIZE])
-                if layout is None:
-                    raise Malformed(_no_layout(value, layouts))  # noqa: TRY301
-                plan, id_at, ts_at, start_at, end_at, kind_at = layout
-                found = read_fields(plan, value, HEADER_SIZE)
-                kind = _INSERT if kind_at is None else _kind_of(found[kind_at])
+                if value is None:
+                    raise Malformed("a record without a value names no row")  # noqa: TRY301
+                try:
+                    row_id, ts, start, end, kind = extracts[value[:HEADER_SIZE]](value)
+                except DOUBTS:
+                    row_id, ts, start, end, kind = self._parts(side, value)
             except Malformed as error:
-                records.append(Rejected(offset, Reason.UNDECODABLE, str(error), source))
+                reason = Reason.NULL_VALUE if value is None else Reason.UNDECODABLE
+                records.append(Rejected(offset, reason, str(error), source))
                 continue
-            row_id, ts, start, end = found[id_at], found[ts_at], found[start_at], found[end_at]
-            if type(row_id) is not str:
-                row_id = str(row_id)
             if scale != 1:
                 ts, start, end = ts * scale, start * scale, end * scale
             # Event(...) does this, too, by way of one more call.
             parts = (offset, key, row_id, ts, start, end, kind, value, source)
             records.append(_new_tuple(Event, parts))
         return records
+
+    def _parts(self, side: Side, value: bytes) -> Parts:
+        """What an extractor returns, the general way. Raises Malformed."""
+        layouts = self._layouts[side]
+        layout = layouts.get(value[:HEADER_SIZE])
+        if layout is None:
+            raise Malformed(_no_layout(value, layouts))
+        return _read_parts(layout, value)
 
     def match_value(self, start: int, end: int, left: bytes, right: bytes) -> bytes:
         """The match of these two inputs (Kafka values as they came), overlapping from start to end.
@@ -193,6 +208,13 @@ class AvroCodec:
 
 
 _INSERT: Final = int(Kind.INSERT)
+
+
+def _read_parts(layout: _Layout, value: bytes) -> Parts:
+    plan, _, id_at, ts_at, start_at, end_at, kind_at = layout
+    found = read_fields(plan, value, HEADER_SIZE)
+    kind = _INSERT if kind_at is None else _kind_of(found[kind_at])
+    return str(found[id_at]), found[ts_at], found[start_at], found[end_at], kind
 
 
 def _read(value: bytes, readers: Mapping[bytes, Json]) -> dict[str, Any]:
@@ -251,11 +273,13 @@ def _layouts(
             parsed = _parsed(schema)
             named = parsed["__named_schemas"] if isinstance(parsed, dict) else {}
             plan = plan_of(parsed, named, wanted)
+            extract = extractor_of(fields_of(parsed, named), HEADER_SIZE, Wanted(*fields))
         except (SchemaParseException, ValueError, TypeError, KeyError) as error:
             raise ValueError(f"{side.name.lower()}.schema: {error}") from error
         order = [field["name"] for field in parsed["fields"] if field["name"] in wanted]
         layouts[MARKER + fingerprint(schema)] = _Layout(
             plan,
+            extract,
             id=order.index(fields.id),
             ts=order.index(fields.ts),
             start=order.index(fields.start),

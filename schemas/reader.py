@@ -38,6 +38,14 @@ Plan = list[_Step]
 """How to go through a record."""
 
 
+class Field(NamedTuple):
+    """One field of a record, whoever wants it: its resolved type, and how to pass over it."""
+
+    name: str
+    kind: Json
+    skip: Skip
+
+
 def plan_of(schema: Json, named: Mapping[str, Json], wanted: Mapping[str, frozenset[str]]) -> Plan:
     """How to read the wanted fields of a record, in the record's own order.
 
@@ -59,6 +67,15 @@ def plan_of(schema: Json, named: Mapping[str, Json], wanted: Mapping[str, frozen
         else:
             plan.append(_Step(None, types.skip(kind)))
     return plan
+
+
+def fields_of(schema: Json, named: Mapping[str, Json]) -> list[Field]:
+    """The fields of a record; the arguments are as for `plan_of`."""
+    types = _Types(named)
+    return [
+        Field(field["name"], types.resolved(field["type"]), types.skip(field["type"]))
+        for field in schema["fields"]
+    ]
 
 
 def read_fields(plan: Plan, body: bytes, at: int) -> list[Any]:

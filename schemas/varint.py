@@ -7,6 +7,7 @@ when they are full. Invariant: with or without a remembered part the result is t
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import Any, Final
 
 _SEVEN: Final = 127
@@ -17,17 +18,29 @@ _UINT64_MAX: Final = 2**64 - 1
 _INT_BYTES_MAX: Final = 5
 _INT32_MIN: Final = -(2**31)
 
-_TIME_BYTES: Final = 6
+TIME_BYTES: Final = 6
 """A time in ms, of this century and the next."""
 _LOW_BITS: Final = 14
 _LOW_MASK: Final = 2**_LOW_BITS - 1
-_LOW_MORE: Final = _MORE | _MORE << 7
+_FIRST_TWO: Final = _MORE | _MORE << 8 | 1
+"""Bits of the first two bytes that say whether more follows, and the sign."""
+_TIME: Final = Struct("<HI")
 _REMEMBERED_MAX: Final = 4096
 
 _LOWS: Final = [bytes([low & _SEVEN | _MORE, low >> 7 | _MORE]) for low in range(2**_LOW_BITS)]
 """The two lowest bytes of a number of more than two."""
 _tails: Final[dict[int, bytes]] = {}
-_highs: Final[dict[bytes, int]] = {}
+
+LOWS: Final = [
+    (low & _SEVEN | low >> 8 << 7 & _LOW_MASK) >> 1
+    if low & _FIRST_TWO == _MORE | _MORE << 8
+    else None
+    for low in range(2**16)
+]
+"""The two lowest bytes of a time, as a little-endian number -> what they stand for. None if they
+are not the two lowest of more than two, or of a negative number."""
+HIGHS: Final[dict[int, int]] = {}
+"""The next four bytes likewise -> what they stand for; those that came by lately."""
 
 
 class Malformed(ValueError):
@@ -84,23 +97,27 @@ def read_int(body: bytes, at: int) -> tuple[int, int]:
     return number, after
 
 
+def read_time(body: bytes, at: int) -> tuple[int, int]:
+    """Like `read_long`; also remembers the high bytes of a time for those that come after it."""
+    number, after = read_long(body, at)
+    if after - at == TIME_BYTES and number >= 0:
+        if len(HIGHS) >= _REMEMBERED_MAX:
+            HIGHS.clear()
+        HIGHS[_TIME.unpack_from(body, at)[1]] = number >> _LOW_BITS - 1 << _LOW_BITS - 1
+    return number, after
+
+
 def take_long(body: bytes, at: int, found: list[Any]) -> int:
     """Appends an int64, returns the position after it; fastest for a time in ms.
 
     Raises as `read_long` does.
     """
-    low = body[at]
-    high = _highs.get(body[at + 2 : at + _TIME_BYTES])
-    if high is not None and low > _SEVEN < body[at + 1]:
-        zigzag = low + (body[at + 1] << 7) + high
-        found.append((zigzag >> 1) ^ -(zigzag & 1))
-        return at + _TIME_BYTES
-    number, after = read_long(body, at)
+    if at + TIME_BYTES <= len(body):
+        low, high = _TIME.unpack_from(body, at)
+        first, rest = LOWS[low], HIGHS.get(high)
+        if first is not None and rest is not None:
+            found.append(first + rest)
+            return at + TIME_BYTES
+    number, after = read_time(body, at)
     found.append(number)
-    if after - at == _TIME_BYTES:
-        if len(_highs) >= _REMEMBERED_MAX:
-            _highs.clear()
-        zigzag = (number << 1) ^ (number >> 63)
-        # Less what marks that more follows in the two bytes that will be added to it.
-        _highs[body[at + 2 : after]] = (zigzag >> _LOW_BITS << _LOW_BITS) - _LOW_MORE
     return after
