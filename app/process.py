@@ -8,7 +8,7 @@ is restored and nothing of this is used again.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from app.join import Effects, JoinSettings, LaneState, join, settle
 from app.merge import Inbox
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from state.checkpoint import Bucket, Checkpoint
+
+EVICTED_SHARE: Final = 0.125
+"""Part of the limit on windows that one eviction frees beyond what it must."""
 
 
 @dataclass(slots=True)
@@ -160,8 +163,11 @@ def truncation_point(running: Running) -> int:
 
 
 def bound_windows(lanes: Collection[Running], bytes_max: int) -> None:
-    """Evict windows over all lanes, the largest lane first, until they fit."""
+    """Evict windows over all lanes, the largest lane first, until they fit with room to spare."""
     excess = sum(running.state.windows.size for running in lanes) - bytes_max
+    if excess > 0:
+        # An eviction looks at every window of its lane: once in a while, not every turn.
+        excess += int(bytes_max * EVICTED_SHARE)
     while excess > 0:
         largest = max(lanes, key=lambda running: running.state.windows.size)
         freed = largest.state.windows.evict(min(excess, largest.state.windows.size))
