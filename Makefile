@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SOURCES := app rebalance schemas state tests bench
 
-.PHONY: setup check test demo bench up down lock format clean
+.PHONY: setup check test chaos demo bench up down lock format clean
 .DEFAULT_GOAL := setup
 
 setup: $(STAMP)
@@ -23,6 +23,10 @@ check: setup
 
 test: setup
 	$(BIN)/pytest $(ARGS)
+
+# Minutes of failures at random, and a crash and a pause at every step; CHAOS_MINUTES=20.
+chaos: setup
+	$(BIN)/pytest -m long -s $(ARGS)
 
 demo: setup
 	$(BIN)/spanjoin demo

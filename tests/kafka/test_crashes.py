@@ -1,7 +1,9 @@
 """A crash or a pause at every step of the protocol changes nothing in the committed output.
 
 One worker stays healthy all the time; another one dies, or sleeps through its session and its
-transaction, at one step after the other, while records keep coming.
+transaction, at one step after the other, while records keep coming. Each step costs some seconds,
+so `make test` takes the steps between which something changes for the next owner; `make chaos`
+takes all of them.
 """
 
 from __future__ import annotations
@@ -34,6 +36,10 @@ RELEASE = [f"release.{step}" for step in WRITING]
 TAKEOVER = ["assigned", "restore", "fence", "fenced", "install", "running"]
 ELSEWHERE = ["lost", "wipe", "renewed", "stale copy removed", "truncated", "revoked"]
 """Steps that need more than a worker that comes: each is a test of its own."""
+
+
+def _named(steps: list[str]) -> str:
+    return f"{steps[0]} to {steps[-1]}"
 
 
 class Trickle:
@@ -98,7 +104,18 @@ def test_every_step_is_crashed_at_somewhere() -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("steps", [TURN, CLAIM, TAKEOVER, RELEASE], ids=lambda steps: steps[0])
+@pytest.mark.parametrize(
+    "steps",
+    [
+        pytest.param(TURN, marks=pytest.mark.long),
+        pytest.param(CLAIM, marks=pytest.mark.long),
+        pytest.param(TAKEOVER, marks=pytest.mark.long),
+        pytest.param(RELEASE, marks=pytest.mark.long),
+        ["turn.flushed", "turn.logged", "turn.committed", "fenced", "claim.committed"],
+        ["release.logged", "release.committed"],
+    ],
+    ids=_named,
+)
 def test_a_crash_at_each_step(kafka: Harness, steps: list[str]) -> None:
     kafka.create_topics(LANES)
     config = kafka.write_config(text="[turn]\nmax_records = 50\n")
@@ -115,8 +132,13 @@ def test_a_crash_at_each_step(kafka: Harness, steps: list[str]) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "steps",
-    [TURN[2:6], [*CLAIM[2:6:2], "restore", "fenced"], RELEASE[2:6]],
-    ids=lambda steps: steps[0],
+    [
+        pytest.param(TURN[2:6], marks=pytest.mark.long),
+        pytest.param([*CLAIM[2:6:2], "restore", "fenced"], marks=pytest.mark.long),
+        pytest.param(RELEASE[2:6], marks=pytest.mark.long),
+        ["turn.offsets", "claim.offsets"],
+    ],
+    ids=_named,
 )
 def test_a_sleep_at_each_step(kafka: Harness, steps: list[str]) -> None:
     """A zombie that wakes adds nothing that counts, and goes on as one of the group or says 75."""
