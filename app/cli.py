@@ -23,7 +23,7 @@ from typing import Annotated, Final
 import typer
 
 from app.config import Config, load_config
-from app.errors import EXIT_CRASH, EXIT_DONE, EXIT_USAGE, SpanjoinError, UsageError
+from app.errors import EXIT_CRASH, EXIT_DONE, EXIT_USAGE, Crash, SpanjoinError, UsageError
 from schemas.records import Side
 
 _INTERRUPTED: Final = 130
@@ -37,6 +37,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+state = typer.Typer(no_args_is_help=True, help="Look after the local state.")
+app.add_typer(state, name="state")
 
 ConfigOption = Annotated[
     Path,
@@ -226,6 +228,63 @@ def status(
         typer.echo(json.dumps(found))
     else:
         show(job, found)
+    return EXIT_DONE
+
+
+@app.command()
+def query(
+    config: ConfigOption,
+    key: Annotated[str, typer.Argument(help="The join key, as text.")],
+    key_hex: Annotated[
+        bool, typer.Option("--key-hex", help="The key is given in hexadecimal.")
+    ] = False,
+    linearizable: Annotated[
+        bool,
+        typer.Option(
+            "--linearizable",
+            help="Not older than anything committed before: the owner proves that it still is.",
+        ),
+    ] = False,
+    lane: Annotated[
+        int | None,
+        typer.Option(help="The key's partition, if not where Java's partitioner puts it.", min=0),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> int:
+    """Ask the worker that owns a key's lane for its rows and live matches."""
+    from app.query import Query, ask, parse_key, show
+
+    job = _checked(config)
+    asked = Query(parse_key(key, as_hex=key_hex), linearizable, lane)
+    answer = ask(job, asked)
+    if as_json:
+        typer.echo(json.dumps(answer))
+    else:
+        show(job, asked, answer)
+    return EXIT_DONE
+
+
+@state.command()
+def verify(
+    config: ConfigOption,
+    lane: Annotated[int | None, typer.Option(help="Only this one.", min=0)] = None,
+) -> int:
+    """Compare a stopped worker's stores with their directories and with the changelog."""
+    from app.verify import verify as verdicts
+
+    job = _checked(config)
+    wrong: list[int] = []
+    for verdict in verdicts(job, lane):
+        for line in verdict.differences or [verdict.line]:
+            typer.echo(f"lane {verdict.lane}: {line}")
+        if verdict.differences:
+            wrong.append(verdict.lane)
+    if wrong:
+        names = ", ".join(map(str, sorted(set(wrong))))
+        raise Crash(
+            f"the state in {job.state.dir} differs in lane {names}: delete its directory there, "
+            f"the changelog brings it back"
+        )
     return EXIT_DONE
 
 

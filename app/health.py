@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -20,10 +22,9 @@ from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from app.errors import UsageError
-from app.questions import NotAnswered
+from app.questions import NotAnswered, Unanswerable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from concurrent.futures import Future
 
 CONNECTIONS_MAX: Final = 32
@@ -34,6 +35,11 @@ _STOP_SECONDS: Final = 0.1
 """How soon the server notices that it is to stop."""
 _PLAIN: Final = "text/plain; charset=utf-8"
 _JSON: Final = "application/json"
+_LANE: Final = re.compile(r"[0-9]{1,9}")
+
+
+Ask = Callable[[bytes, bool, int | None], "Future[dict[str, Any]]"]
+"""(key, linearizable, lane or None) -> what the state says of a key; fails with NotAnswered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +52,7 @@ class Health:
     live: Callable[[], str | None]
     ready: Callable[[], str | None]
     status: Callable[[], dict[str, Any]]
-    ask: Callable[[bytes, bool], Future[dict[str, Any]]] | None = None
-    """(key, linearizable) -> what the state says of a key; fails with NotAnswered."""
+    ask: Ask | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,16 +137,26 @@ def _probe(reason: str | None) -> _Answer:
     return _Answer(HTTPStatus.SERVICE_UNAVAILABLE, _PLAIN, f"{reason}\n".encode())
 
 
-def _matches(ask: Callable[[bytes, bool], Future[dict[str, Any]]], query: str) -> _Answer:
-    """What the worker's state says of the key in the query; any bytes, percent-encoded."""
+def _matches(ask: Ask, query: str) -> _Answer:
+    """What the worker's state says of the key in the query; any bytes, percent-encoded.
+
+    503 with the reason where this worker does not know: `spanjoin query` finds the one that does.
+    """
     fields = dict(part.partition("=")[::2] for part in query.split("&"))
-    consistency = fields.get("consistency", "committed")
-    if "key" not in fields or consistency not in {"committed", "linearizable"}:
-        text = "ask /matches?key=KEY, with &consistency=committed or linearizable\n"
+    consistency, lane = fields.get("consistency", "committed"), fields.get("lane")
+    if (
+        "key" not in fields
+        or consistency not in {"committed", "linearizable"}
+        or not (lane is None or _LANE.fullmatch(lane))
+    ):
+        text = "ask /matches?key=KEY, with &consistency=committed or linearizable, and &lane=LANE\n"
         return _Answer(HTTPStatus.BAD_REQUEST, _PLAIN, text.encode())
     key = unquote_to_bytes(fields["key"].replace("+", " "))
     try:
-        found = ask(key, consistency == "linearizable").result(ANSWER_SECONDS_MAX)
+        asked = ask(key, consistency == "linearizable", None if lane is None else int(lane))
+        found = asked.result(ANSWER_SECONDS_MAX)
+    except Unanswerable as why:
+        return _Answer(HTTPStatus.UNPROCESSABLE_ENTITY, _PLAIN, f"{why}\n".encode())
     except NotAnswered as why:
         return _probe(str(why))
     except TimeoutError:

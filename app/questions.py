@@ -18,6 +18,7 @@ from __future__ import annotations
 import queue
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from app.rows import plain
@@ -38,8 +39,16 @@ WAITING_MAX: Final = 256
 SERVED_PER_STEP: Final = 32
 
 
+ANSWER_MAX: Final = 10_000
+"""Rows and matches of one answer. A key may have many more, and the loop has other things to do."""
+
+
 class NotAnswered(Exception):
     """Ask another worker, or this one later; the text says why."""
+
+
+class Unanswerable(NotAnswered):
+    """To ask again will not help; the text says what will."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +57,12 @@ class Question:
 
     key: bytes
     linearizable: bool
+    lane: int
     answer: Future[dict[str, Any]] = field(default_factory=Future)
 
-    def refuse(self, why: str) -> None:
+    def refuse(self, why: NotAnswered) -> None:
         """Leave it unanswered."""
-        self.answer.set_exception(NotAnswered(why))
+        self.answer.set_exception(why)
 
 
 @dataclass(slots=True)
@@ -62,13 +72,18 @@ class Questions:
     lanes: int
     _waiting: queue.Queue[Question] = field(default_factory=lambda: queue.Queue(WAITING_MAX))
 
-    def ask(self, key: bytes, *, linearizable: bool) -> Future[dict[str, Any]]:
-        """Put a question; the answer comes within a turn or two."""
-        question = Question(key, linearizable)
+    def ask(
+        self, key: bytes, *, linearizable: bool, lane: int | None = None
+    ) -> Future[dict[str, Any]]:
+        """Put a question; the answer comes within a turn or two.
+
+        `lane` is for keys that the inputs' producers do not place as Java's partitioner does.
+        """
+        question = Question(key, linearizable, lane_of(key, self.lanes) if lane is None else lane)
         try:
             self._waiting.put_nowait(question)
         except queue.Full:
-            question.refuse("too many questions wait")
+            question.refuse(NotAnswered("too many questions wait"))
         return question.answer
 
     def serve(
@@ -79,16 +94,21 @@ class Questions:
     ) -> None:
         """Answer what waits. `prove` commits a transaction over lanes, and raises if it does not.
 
-        Raises what `prove` raises; the questions that needed the proof are refused then.
+        Raises what `prove` raises, but for NotAnswered: that is an answer. In both cases the
+        questions that needed the proof are refused.
         """
         unproven: list[tuple[Question, dict[str, Any]]] = []
         for question in self._next():
-            lane = lane_of(question.key, self.lanes)
-            owned = running.get(lane)
+            owned = running.get(question.lane)
             if owned is None:
-                question.refuse(f"lane {lane} is not running on this worker")
+                why = f"lane {question.lane} is not running on this worker"
+                question.refuse(NotAnswered(why))
                 continue
-            answer = describe(owned, question.key, codec)
+            try:
+                answer = describe(owned, question.key, codec)
+            except NotAnswered as refusal:
+                question.refuse(refusal)
+                continue
             if question.linearizable:
                 unproven.append((question, answer))
             else:
@@ -96,10 +116,14 @@ class Questions:
         if not unproven:
             return
         try:
-            prove(sorted({answer["lane"] for _, answer in unproven}))
+            prove(sorted({question.lane for question, _ in unproven}))
+        except NotAnswered as refusal:
+            for question, _ in unproven:
+                question.refuse(refusal)
+            return
         except Exception:
             for question, _ in unproven:
-                question.refuse("ownership of the lane could not be proven")
+                question.refuse(NotAnswered("ownership of the lane could not be proven"))
             raise
         for question, answer in unproven:
             question.answer.set_result(answer)
@@ -117,15 +141,22 @@ class Questions:
 def describe(running: Running, key: bytes, codec: AvroCodec) -> dict[str, Any]:
     """What the lane's committed state says of a key: its rows and their matches, JSON-ready.
 
-    Rows past their retention are in the output topic only, and so are their matches.
+    Rows past their retention are in the output topic only, and so are their matches. Raises
+    Unanswerable.
     """
     window = running.state.windows.peek(key)
     left, right = ([row for shelf in side.shelves for row in shelf.rows] for side in window.sides)
-    matches = [
+    found = (
         _match(row, other)
         for row in left
         for other in overlapping(window.sides[Side.RIGHT], row[1], row[0])
-    ]
+    )
+    matches = list(islice(found, ANSWER_MAX))
+    if len(left) + len(right) + len(matches) >= ANSWER_MAX:
+        raise Unanswerable(
+            f"the key has {len(left)} left and {len(right)} right rows, too many for one answer "
+            f"with their matches (at most {ANSWER_MAX}); read the output topic"
+        )
     return {
         "lane": running.lane,
         "epoch": running.checkpoint.epoch,
@@ -140,12 +171,16 @@ def describe(running: Running, key: bytes, codec: AvroCodec) -> dict[str, Any]:
 
 def _row(row: Row, codec: AvroCodec) -> dict[str, Any]:
     end, start, row_id, ts, _, value = row
+    try:
+        record = codec.decode_event(value)
+    except ValueError as error:
+        raise Unanswerable(f"row {row_id} cannot be decoded: {error}") from None
     return {
         "id": row_id,
         "ts": ts,
         "start": start,
         "end": end,
-        "record": plain(codec.decode_event(value)),
+        "record": plain(record),
     }
 
 

@@ -174,10 +174,11 @@ class Words:
     def cells(self, row: Row) -> tuple[str, str, str]:
         """Overlap, left, right."""
         overlap = f"{moment(row['start'], self._unit)} - {moment(row['end'], self._unit)}"
-        left, right = (self._side(side, row[side]) for side in SIDES)
+        left, right = (self.record(side, row[side]) for side in SIDES)
         return overlap, left, right
 
-    def _side(self, side: str, record: Mapping[str, Any]) -> str:
+    def record(self, side: str, record: Mapping[str, Any]) -> str:
+        """One side's id and data, without what the join made of it."""
         names = self._fields[side]
         known = {names.id, names.ts, names.start, names.end, names.kind}
         data = [

@@ -90,10 +90,15 @@ class Process:
             ask=self._ask,
         )
 
-    def _ask(self, key: bytes, linearizable: bool) -> Future[dict[str, Any]]:  # noqa: FBT001
+    def _ask(
+        self,
+        key: bytes,
+        linearizable: bool,  # noqa: FBT001 (a flag of the question)
+        lane: int | None,
+    ) -> Future[dict[str, Any]]:
         if self.questions is None:
             raise NotAnswered(f"not ready: {self.waiting_for}")
-        return self.questions.ask(key, linearizable=linearizable)
+        return self.questions.ask(key, linearizable=linearizable, lane=lane)
 
     def _live(self) -> str | None:
         still_s = time.monotonic() - self.beat

@@ -56,7 +56,7 @@ def job_status(config: Config) -> dict[str, Any]:
             lane_status(
                 lane,
                 checkpoints[lane] if lane < len(checkpoints) else None,
-                _member_of(lane, config.left.topic, members),
+                member_of(lane, config.left.topic, members),
                 (ends[Side.LEFT][lane], ends[Side.RIGHT][lane]),
                 extents[lane] if lane < len(extents) else None,
             )
@@ -129,15 +129,18 @@ def last_checkpoints(config: Config, extents: Sequence[Extent]) -> list[Checkpoi
         found = []
         with progress("reading checkpoints", len(extents)) as advance:
             for lane, extent in enumerate(extents):
-                found.append(_last_checkpoint(scanner, config.changelog_topic, lane, extent))
+                found.append(last_checkpoint(scanner, config.changelog_topic, lane, extent))
                 advance(lane + 1)
         return found
     finally:
         scanner.close()
 
 
-def _last_checkpoint(scanner: Scanner, topic: str, lane: int, extent: Extent) -> Checkpoint | None:
-    """Look at the log's end, and further back as long as there is none: a long turn has parts."""
+def last_checkpoint(scanner: Scanner, topic: str, lane: int, extent: Extent) -> Checkpoint | None:
+    """The last committed checkpoint of a lane, None if it has none.
+
+    Looks at the log's end, and further back as long as there is none: a long turn has parts.
+    """
     reach = TAIL_OFFSETS
     while True:
         start = max(extent.start, extent.stable - reach)
@@ -156,7 +159,8 @@ def _last_checkpoint(scanner: Scanner, topic: str, lane: int, extent: Extent) ->
         reach *= _GROWTH
 
 
-def _member_of(lane: int, topic: str, members: Sequence[Member]) -> Member | None:
+def member_of(lane: int, topic: str, members: Sequence[Member]) -> Member | None:
+    """The member that the group has given this partition of the left topic."""
     for member in members:
         if lane in member.partitions.get(topic, ()):
             return member

@@ -10,7 +10,7 @@ import pytest
 
 from app.join import LaneState, join, settle
 from app.process import Running
-from app.questions import WAITING_MAX, NotAnswered, Questions
+from app.questions import WAITING_MAX, NotAnswered, Questions, Unanswerable
 from schemas.codec import AvroCodec, Fields
 from schemas.partition import lane_of
 from schemas.records import Side
@@ -138,3 +138,38 @@ def test_questions_are_bounded() -> None:
         questions.ask(KEY, linearizable=False)
     with pytest.raises(NotAnswered, match="too many"):
         questions.ask(KEY, linearizable=False).result(0)
+
+
+def test_a_lane_may_be_named() -> None:
+    other = (LANE + 1) % LANES
+    questions = Questions(LANES)
+    here = questions.ask(b"placed otherwise", linearizable=False, lane=LANE)
+    there = questions.ask(KEY, linearizable=False, lane=other)
+    questions.serve({LANE: running_with()}, CODEC, never)
+    assert here.result(0)["lane"] == LANE
+    with pytest.raises(NotAnswered, match=f"lane {other} is not running"):
+        there.result(0)
+
+
+def test_a_proof_that_cannot_be_tried_is_an_answer() -> None:
+    def between(_lanes: list[int]) -> None:
+        raise NotAnswered("between two memberships")
+
+    with pytest.raises(NotAnswered, match="between two memberships"):
+        served({LANE: running_with()}, between, linearizable=True).result(0)
+
+
+def test_an_answer_is_bounded() -> None:
+    many = range(120)
+    running = running_with(
+        *(row(Side.LEFT, f"l{number}", 0, 10) for number in many),
+        *(row(Side.RIGHT, f"r{number}", 0, 10) for number in many),
+    )
+    with pytest.raises(Unanswerable, match="120 left and 120 right rows, too many"):
+        served({LANE: running}).result(0)
+
+
+def test_a_row_of_a_forgotten_schema_is_told() -> None:
+    running = running_with((Side.LEFT, event("l1", 0, 10, value=b"\xc3\x01otherhere")))
+    with pytest.raises(Unanswerable, match="row l1 cannot be decoded"):
+        served({LANE: running}).result(0)
