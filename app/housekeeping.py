@@ -7,7 +7,6 @@ later round.
 from __future__ import annotations
 
 import gc
-import shutil
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -24,10 +23,12 @@ if TYPE_CHECKING:
 
     from app.kafka.authority import Seen
     from app.worker import Worker
+    from rebalance.lanes import Lane
 
 FIGURES_EVERY_S: Final = 0.5
 TRUNCATE_EVERY_S: Final = 10.0
 WATCH_EVERY_S: Final = 5.0
+COPIES_EVERY_S: Final = 1.0
 COLLECT_EVERY_S: Final = 10.0
 YOUNG_OBJECTS_MAX: Final = 200_000
 """Objects made and not yet freed since the last collection: about 20 ms of one."""
@@ -60,7 +61,8 @@ class Housekeeping:
         if self._is_due("truncate", TRUNCATE_EVERY_S):
             self._truncate()
             self.worker.reached("truncated")
-            self._remove_stale_copies()
+        if self._is_due("copies", COPIES_EVERY_S):
+            self.worker.copies.step(time.monotonic(), joined=self.worker.joined)
         if gc.get_count()[0] > YOUNG_OBJECTS_MAX or self._is_due("collect", COLLECT_EVERY_S):
             # Automatic collection is off: it cost a third of the run. Cycles are rare here, and
             # most rows are gone before the next look if it does not come too soon.
@@ -84,13 +86,20 @@ class Housekeeping:
             worker.metrics.lane(number, figures)
             changelog: tuple[int | None, int | None] = (None, None)
             if running is not None:
-                changelog = (self._truncated.get(number, 0), running.changelog_position)
-            lanes.append(lane_status(number, figures, worker.identity.worker, changelog))
+                changelog = (self._changelog_start(lane), running.changelog_position)
+            status = lane_status(number, figures, worker.identity.worker, changelog)
+            lanes.append({**status, "disk_bytes": worker.copies.sizes.get(number)})
         self.status = {
             "name": worker.config.name,
             "worker": worker.identity.worker,
             "lanes": lanes,
+            "stale_copies": worker.copies.figures(time.monotonic()),
         }
+
+    def _changelog_start(self, lane: Lane) -> int:
+        """Where the log began when the lane was taken over, or what was let go of since."""
+        found = lane.bound.changelog.start if lane.bound is not None else 0
+        return max(self._truncated.get(lane.number, 0), found)
 
     def _truncate(self) -> None:
         """Let go of changelog that no live row needs."""
@@ -101,18 +110,6 @@ class Housekeeping:
         }
         self.worker.authority.truncate(points)
         self._truncated |= points
-
-    def _remove_stale_copies(self) -> None:
-        """Remove stores of lanes that went elsewhere and did not come back in time."""
-        delay_s = self.worker.config.state.cleanup_delay_ms / 1000
-        now = time.monotonic()
-        for number, since in list(self.worker.retired.items()):
-            if now - since >= delay_s and self.worker.closed(number):
-                del self.worker.retired[number]
-                directory = self.worker.lane_directory(number)
-                self.worker.threads.submit(shutil.rmtree, directory, ignore_errors=True)
-                _log.info("stale copy removed", lane=number)
-                self.worker.reached("stale copy removed")
 
     def _watch(self) -> None:
         """Compare the topics with what they were when the worker started."""

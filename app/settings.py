@@ -198,6 +198,9 @@ class StateTable(Table):
     cleanup_delay: ClockDuration = setting(
         "10m", "duration, or ms", "how long the local copy of a lane that moved away is kept"
     )
+    stale_copies: Whole = setting(
+        16, "lanes", "how many such copies are kept at most, the newest; 0 = none", ge=0
+    )
 
     @property
     def cache_memory_bytes(self) -> int:

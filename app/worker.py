@@ -8,12 +8,13 @@ store.
 from __future__ import annotations
 
 import time
-from concurrent.futures import Executor, Future, wait
+from concurrent.futures import Executor, wait
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from app.copies import Copies
 from app.errors import Crash, Renew
 from app.idleness import Idleness
 from app.intake import Intake
@@ -31,6 +32,7 @@ from app.process import (
     plan_turn,
     settle_turn,
 )
+from app.questions import NotAnswered
 from app.steps import Reached, nobody
 from rebalance.lanes import Lane
 from rebalance.phases import Signal
@@ -40,8 +42,6 @@ from state.checkpoint import Checkpoint, Layout, encode_turn
 from state.disk import StoreError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from app.config import Config
     from app.kafka.authority import Authority
     from app.metrics import Metrics
@@ -83,8 +83,6 @@ class Worker:
     """Told of every step; see `app.steps`."""
     lanes: dict[int, Lane] = field(default_factory=dict)
     running: dict[int, Running] = field(default_factory=dict)
-    retired: dict[int, float] = field(default_factory=dict)
-    """Lane -> when it stopped being ours (monotonic s): its store waits for the clean-up."""
     joined: bool = False
     """Whether the group has given us an assignment, even an empty one."""
     producers: Producers = field(init=False)
@@ -93,7 +91,7 @@ class Worker:
     intake: Intake = field(init=False)
     takeovers: Takeovers = field(init=False)
     reader: RestoreReader = field(init=False)
-    _closing: dict[int, Future[None]] = field(default_factory=dict)
+    copies: Copies = field(init=False)
     _renew: str | None = None
     """Why the producer must be thrown away, once the current poll is over."""
     _limit: int = 0
@@ -118,6 +116,15 @@ class Worker:
             writer=lambda: self.transactions.writer,
             observe=self._observe,
             accept_bounds=self.accept_bounds,
+        )
+        state = self.config.state
+        self.copies = Copies(
+            directory=state.dir,
+            threads=self.threads,
+            held=self.lanes,
+            kept_max=state.stale_copies,
+            kept_s=state.cleanup_delay_ms / 1000,
+            reached=self.reached,
         )
 
     def step(self) -> None:
@@ -157,21 +164,12 @@ class Worker:
             _log.warning("lanes could not be released", why=str(failure))
         for number in list(self.lanes):
             self._drop(number, Signal.REVOKED)
-        wait(self._closing.values(), CLOSE_TIMEOUT_S)
+        wait(self.copies.busy, CLOSE_TIMEOUT_S)
 
     def close(self) -> None:
         """Leave the group and close the clients; may hang, so on a thread that may be left."""
         self.inputs.close()
         self.reader.close()
-
-    def lane_directory(self, number: int) -> Path:
-        """Where the store of a lane is."""
-        return self.config.state.dir / f"lane-{number}"
-
-    def closed(self, number: int) -> bool:
-        """Whether no store of the lane is open here any more."""
-        closing = self._closing.get(number)
-        return number not in self.lanes and (closing is None or closing.done())
 
     # Rebalance callbacks: called inside `poll`, never raise.
 
@@ -179,10 +177,9 @@ class Worker:
         """Remember; everything else happens in later steps."""
         self.joined = True
         for number in lanes:
-            lane = Lane(number, self.lane_directory(number))
-            lane.closing = self._closing.get(number)
+            lane = Lane(number, self.copies.path(number))
+            lane.closing = self.copies.take(number)
             self.lanes[number] = lane
-            self.retired.pop(number, None)
             self._observe(lane, "assigned")
 
     def revoked(self, lanes: list[int]) -> None:
@@ -236,7 +233,12 @@ class Worker:
             self._observe(lane, "running", epoch=plan.checkpoint.epoch)
 
     def _prove(self, lanes: list[int]) -> None:
-        """Commit the unchanged positions of lanes: the broker takes them from an owner only."""
+        """Commit the unchanged positions of lanes: the broker takes them from an owner only.
+
+        Raises NotAnswered, where it would be known beforehand to fail, and what `write` raises.
+        """
+        if not self.inputs.member():
+            raise NotAnswered("this worker is between two memberships of its group")
         positions = {number: self.running[number].positions for number in lanes}
         writes = [LaneWrite(number, "proof", (), found) for number, found in positions.items()]
         self.transactions.write(writes, self.inputs.metadata)
@@ -367,17 +369,15 @@ class Worker:
             self.metrics.forget(number)
 
     def _drop(self, number: int, signal: Signal) -> None:
-        """The lane is not ours any more; closing its store is slow, so not here."""
+        """The lane is not ours any more."""
         lane = self.lanes.pop(number, None)
         if lane is None:
             return
         self._stop_running(number)
         self.takeovers.forget(lane)
         lane.signal(signal)
-        if lane.store is not None:
-            self._closing[number] = self.threads.submit(lane.store.close)
-            lane.store = None
-        self.retired[number] = time.monotonic()
+        self.copies.leave(number, lane.store, time.monotonic())
+        lane.store = None
         self._observe(lane, str(signal))
 
     def _observe(self, lane: Lane, event: str, **details: object) -> None:
