@@ -159,6 +159,11 @@ class Audit:
         self._found: dict[int, Found] = {}
         self._faults: list[str] = []
 
+    @property
+    def rows(self) -> int:
+        """Rows looked at so far, but for damaged ones."""
+        return sum(found.rows for found in self._found.values())
+
     def step(self) -> bool:
         """Look at the next AUDIT_ROWS rows; returns whether that was all. Raises StoreError."""
         for _ in range(0, AUDIT_ROWS, SCAN_ROWS):
