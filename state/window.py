@@ -238,6 +238,7 @@ class Windows:
         before = self.size
         self._begin_trimming()
         self._trim(len(self.table))
+        trimmed = self.size
         for _ in range(2):
             for window in list(self.table.values()):
                 if self.size <= goal:
@@ -247,7 +248,7 @@ class Windows:
                     self.table[window.key] = self.table.pop(window.key)
                 else:
                     self._remove(window)
-        if self.size != before:
+        if self.size != trimmed:
             self.cold = sorted(self.buckets)
         return before - self.size
 
@@ -259,10 +260,8 @@ class Windows:
             self.cold = [bucket for bucket in self.cold if bucket not in gone]
             self._bound = bound
             for bucket in dropped:
-                members = self._by_bucket.pop(bucket, None)
-                if members:
-                    self._expired.append(members)
-                    self._expired_cost += self._costs.pop(bucket)
+                self._expired.append(self._by_bucket.pop(bucket, set()))
+                self._expired_cost += self._costs.pop(bucket, 0)
             # To visit a window costs more than to free a row in it: the more at once the better.
             if self._expired_cost > self.size * EXPIRED_SHARE_MAX:
                 self._begin_trimming()

@@ -193,6 +193,22 @@ def test_dropped_buckets_are_trimmed_from_memory() -> None:
     assert windows.size == size_of(windows)
 
 
+def test_few_expired_rows_wait_for_more() -> None:
+    windows = windows_over(Store())
+    add(windows, b"old", Side.LEFT, row("a", 0, 5))
+    for number in range(20):
+        add(windows, b"%d" % number, Side.LEFT, row("a", 50, 55))
+    windows.settle([0], SPAN)
+    assert b"old" in windows.table
+    windows.evict(0)  # Before anything that is needed is given up, what is not goes.
+    assert b"old" not in windows.table
+    assert len(windows.table) == 20
+    assert windows.resident
+    windows.settle([5], 6 * SPAN)
+    assert windows.table == {}
+    assert windows.size == 0
+
+
 def row_of(windows: Windows, side: Side, row_id: str) -> Row:
     return windows.table[b"k"].sides[side].ids[row_id]
 
