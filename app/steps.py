@@ -37,9 +37,16 @@ TAKING_OVER: Final = (
     "renewed",
 )
 """Steps of a lane on its way, as they stand in the log."""
+PROVING: Final = tuple(f"proof.{step}" for step in WRITING if step != "stored")
+"""Of the transaction that proves ownership: it writes nothing, so nothing is stored."""
 CLEANING: Final = ("stale copy removed", "truncated")
 
-STEPS: Final = (*(f"{kind}.{step}" for kind in KINDS for step in WRITING), *TAKING_OVER, *CLEANING)
+STEPS: Final = (
+    *(f"{kind}.{step}" for kind in KINDS for step in WRITING),
+    *TAKING_OVER,
+    *PROVING,
+    *CLEANING,
+)
 
 
 def nobody(step: str) -> None:

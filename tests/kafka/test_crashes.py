@@ -9,23 +9,19 @@ takes all of them.
 from __future__ import annotations
 
 import signal
-import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from app.steps import KINDS, STEPS, WRITING
-from tests.kafka.streams import Stream, random_stream
+from app.steps import KINDS, PROVING, STEPS, WRITING
+from tests.kafka.streams import random_stream
+from tests.kafka.victims import REACHED_WITHIN_S, Trickle, finish, victim
 
 if TYPE_CHECKING:
     from tests.kafka.harness import Harness
-    from tests.kafka.workers import Worker
 
 LANES: Final = 4
-TRICKLE: Final = 10
-REACHED_WITHIN_S: Final = 40
 SHORT_TRANSACTIONS: Final = '[kafka.producer]\n"transaction.timeout.ms" = 3000\n'
 ASLEEP_S: Final = 4.5
 """Longer than the session (2 s) and the transaction (3 s)."""
@@ -42,64 +38,8 @@ def _named(steps: list[str]) -> str:
     return f"{steps[0]} to {steps[-1]}"
 
 
-class Trickle:
-    """A stream that is sent bit by bit for as long as something is waited for."""
-
-    def __init__(self, kafka: Harness, stream: Stream) -> None:
-        self._kafka = kafka
-        self._stream = stream
-        self._at = 0
-
-    def until(self, worker: Worker, signalled: Worker | None = None) -> None:
-        """Send on until the worker has died or stopped at its step."""
-        deadline = time.monotonic() + REACHED_WITHIN_S
-        asked = False
-        while not halted(worker):
-            assert time.monotonic() < deadline, f"its step was not reached:\n{worker.tail()}"
-            self.send()
-            if signalled is not None and not asked and worker.running():
-                asked = True
-                worker.process.send_signal(signal.SIGTERM)
-            time.sleep(0.05)
-
-    def send(self, records: int = TRICKLE) -> None:
-        """The next few records; none once all are sent."""
-        self._stream.send(self._kafka, self._kafka.job, slice(self._at, self._at + records))
-        self._at += records
-
-    def rest(self) -> None:
-        """Everything that is left."""
-        self.send(len(self._stream.records))
-
-
-def halted(worker: Worker) -> bool:
-    """Whether the process is stopped by a signal, or gone."""
-    if worker.process.poll() is not None:
-        return True
-    stat = Path(f"/proc/{worker.pid}/stat").read_text()
-    return stat.rpartition(")")[2].split()[0] == "T"
-
-
-def victim(kafka: Harness, config: Path, how: str, step: str) -> Worker:
-    """A worker that will halt at the step, always over the same state directory."""
-    count = "3" if step.startswith("turn.") else "1"
-    worker = kafka.launch(
-        [sys.executable, "-m", "tests.kafka.stopping", str(config), how, step, count],
-        {"SPANJOIN_STATE__DIR": str(kafka.directory / "victim")},
-    )
-    worker.expect_end()
-    return worker
-
-
-def finish(kafka: Harness, trickle: Trickle, stream: Stream) -> None:
-    trickle.rest()
-    kafka.settle()
-    stream.check_log(kafka.read(kafka.job.output))
-    stream.check_rejects(kafka.read(kafka.job.rejects))
-
-
 def test_every_step_is_crashed_at_somewhere() -> None:
-    assert sorted(STEPS) == sorted([*TURN, *CLAIM, *RELEASE, *TAKEOVER, *ELSEWHERE])
+    assert sorted(STEPS) == sorted([*TURN, *CLAIM, *RELEASE, *TAKEOVER, *PROVING, *ELSEWHERE])
     assert len(KINDS) == 3
 
 

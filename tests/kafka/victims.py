@@ -1,0 +1,74 @@
+"""Workers that die or stop at a step of their own, and input that keeps coming until they do."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from tests.kafka.harness import Harness
+    from tests.kafka.streams import Stream
+    from tests.kafka.workers import Worker
+
+TRICKLE: Final = 10
+REACHED_WITHIN_S: Final = 40
+
+
+class Trickle:
+    """A stream that is sent bit by bit for as long as something is waited for."""
+
+    def __init__(self, kafka: Harness, stream: Stream) -> None:
+        self._kafka = kafka
+        self._stream = stream
+        self._at = 0
+
+    def until(self, worker: Worker, signalled: Worker | None = None) -> None:
+        """Send on until the worker has died or stopped at its step."""
+        deadline = time.monotonic() + REACHED_WITHIN_S
+        asked = False
+        while not halted(worker):
+            assert time.monotonic() < deadline, f"its step was not reached:\n{worker.tail()}"
+            self.send()
+            if signalled is not None and not asked and worker.running():
+                asked = True
+                worker.process.send_signal(signal.SIGTERM)
+            time.sleep(0.05)
+
+    def send(self, records: int = TRICKLE) -> None:
+        """The next few records; none once all are sent."""
+        self._stream.send(self._kafka, self._kafka.job, slice(self._at, self._at + records))
+        self._at += records
+
+    def rest(self) -> None:
+        """Everything that is left."""
+        self.send(len(self._stream.records))
+
+
+def halted(worker: Worker) -> bool:
+    """Whether the process is stopped by a signal, or gone."""
+    if worker.process.poll() is not None:
+        return True
+    stat = Path(f"/proc/{worker.pid}/stat").read_text()
+    return stat.rpartition(")")[2].split()[0] == "T"
+
+
+def victim(kafka: Harness, config: Path, how: str, step: str, state: str = "victim") -> Worker:
+    """A worker that will halt at the step; those of one `state` share a state directory."""
+    count = "3" if step.startswith("turn.") else "1"
+    worker = kafka.launch(
+        [sys.executable, "-m", "tests.kafka.stopping", str(config), how, step, count],
+        {"SPANJOIN_STATE__DIR": str(kafka.directory / state)},
+    )
+    worker.expect_end()
+    return worker
+
+
+def finish(kafka: Harness, trickle: Trickle, stream: Stream) -> None:
+    """Send what is left; once all is taken, the whole log is as it must be."""
+    trickle.rest()
+    kafka.settle()
+    stream.check_log(kafka.read(kafka.job.output))
+    stream.check_rejects(kafka.read(kafka.job.rejects))
