@@ -87,7 +87,10 @@ class Chaos:
         self.workers[number].resume()
 
     def stop(self, number: int) -> None:
-        assert self.workers[number].terminate() == 0, self.workers[number].tail()
+        """In good order, which a worker promises from its first answer on."""
+        worker = self.workers[number]
+        if worker.get("/livez")[0]:
+            assert worker.terminate() == 0, worker.tail()
 
     def lose_state(self, number: int) -> None:
         self.workers[number].kill()
