@@ -1,0 +1,48 @@
+"""The README's first job, command by command, on the session's broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.kafka.commands import done
+
+if TYPE_CHECKING:
+    from tests.kafka.harness import Harness
+
+EXAMPLE: Final = Path(__file__).resolve().parents[2] / "examples" / "first-job"
+
+
+@pytest.fixture
+def config(kafka: Harness, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The example's own file; the environment gives it a broker and names of its own."""
+    for name, value in {
+        "NAME": kafka.job.name,
+        "KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        "LEFT__TOPIC": kafka.job.left,
+        "RIGHT__TOPIC": kafka.job.right,
+        "OUTPUT__TOPIC": kafka.job.output,
+        "STATE__DIR": str(kafka.directory / "state"),
+    }.items():
+        monkeypatch.setenv(f"SPANJOIN_{name}", value)
+    return str(EXAMPLE / "job.toml")
+
+
+def load(config: str, side: str, name: str) -> None:
+    done("load", "-c", config, "--side", side, str(EXAMPLE / name))
+
+
+def test_the_first_job(kafka: Harness, config: str) -> None:
+    assert "created with 2 partitions" in done("topics", "-c", config, "--partitions", "2")
+    kafka.start(Path(config))
+    load(config, "left", "shifts.jsonl")
+    load(config, "right", "faults.jsonl")
+    kafka.await_matches(["L:s1|R:f1", "L:s1|R:f3", "L:s2|R:f2", "L:s3|R:f3"])
+    load(config, "left", "corrections.jsonl")
+    kafka.await_matches(["L:s4|R:f1", "L:s2|R:f2", "L:s3|R:f3"])
+    shown = done("read", "-c", config)
+    assert "s4 payload=Anna" in shown
+    assert "07:00:00 - 2025-03-03 07:30:00" in shown
+    assert f"3 live matches in {kafka.job.output}" in shown
