@@ -13,7 +13,7 @@ from fastavro.schema import to_parsing_canonical_form
 import schemas
 from schemas.codec import AvroCodec, Fields, UnknownSchema, fingerprint
 from schemas.records import Event, Kind, Reason, Rejected, Side
-from schemas.varint import Malformed
+from schemas.varint import Malformed, encode_long
 
 EVENT = json.loads(Path(schemas.__path__[0], "event.avsc").read_text())
 FIELDS = Fields()
@@ -285,3 +285,44 @@ class TestMatch:
             '"symbols":["INSERT","RETRACT","WATERMARK"]}},'
             '{"name":"payload","type":["null","bytes"]}]}'
         )
+
+
+class TestWideTypes:
+    def test_an_enum_can_have_more_symbols_than_a_byte_counts(self) -> None:
+        symbols = [f"S{n}" for n in range(200)] + ["RETRACT"]
+        kind = {"type": "enum", "name": "Many", "symbols": symbols}
+        schema = table(("op", kind), ("id", "string"), ("ts", "long"), ("again", "Many"))
+        codec = codec_of(schema, Fields("id", "ts", "ts", "ts", "op"))
+        value = single_object(schema, {"op": "RETRACT", "id": "a", "ts": 1, "again": "S150"})
+        record = decode(codec, value)
+        assert isinstance(record, Event)
+        assert record.kind == Kind.RETRACT
+        wrong = single_object(schema, {"op": "S150", "id": "a", "ts": 1, "again": "S0"})
+        assert "'S150' is none of" in rejected(codec, wrong)
+
+    def test_a_union_can_hold_the_fields_of_an_event(self) -> None:
+        branches = [{"type": "fixed", "name": f"F{n}", "size": n} for n in range(70)]
+        schema = table(
+            ("wide", [*branches, "null"]),
+            ("id", ["null", "int", "string"]),
+            ("ts", ["boolean", "long"]),
+        )
+        codec = codec_of(schema, Fields("id", "ts", "ts", "ts", None))
+        for row_id, expected in (("a", "a"), (12, "12")):
+            value = single_object(schema, {"wide": None, "id": row_id, "ts": 5})
+            assert decode(codec, value)[2:5] == (expected, 5, 5)
+        for record, detail in (
+            ({"wide": None, "id": None, "ts": 5}, "field 'id' is null"),
+            ({"wide": None, "id": "a", "ts": True}, "field 'ts' is boolean"),
+        ):
+            assert detail in rejected(codec, single_object(schema, record))
+
+    def test_ever_new_times_are_read_and_written_right(self) -> None:
+        codec = codec_of(EVENT)
+        for number in range(10_000):
+            ts = 1_700_000_000_000 + number * 100_000
+            value = event_value(ts=ts, start=ts - 1, end=ts + 1)
+            assert decode(codec, value)[3:6] == (ts, ts - 1, ts + 1)
+            match = codec.match_value(ts, -ts, value, value)
+            assert match[10:22] == encode_long(ts) + encode_long(-ts)
+        assert codec.decode_match(match)["end"] == -ts
