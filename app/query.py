@@ -84,9 +84,12 @@ def ask(config: Config, query: Query) -> dict[str, Any]:
             try:
                 return search.answer()
             except NotNow as why:
-                if waited > (NOBODY_S if why.hopeless else WAIT_S):
-                    within = "" if why.hopeless else f" within {WAIT_S:g} s"
-                    raise Crash(f"lane {search.lane} was not answered for{within}: {why}") from None
+                if why.hopeless and waited > NOBODY_S:
+                    raise Crash(str(why)) from None
+                if waited > WAIT_S:
+                    raise Crash(
+                        f"lane {search.lane} gave no answer within {WAIT_S:g} s: {why}"
+                    ) from None
             time.sleep(PAUSE_S)
     finally:
         search.close()

@@ -1,8 +1,9 @@
 """Runs a worker that kills or stops itself at the n-th passage of one of its steps.
 
-    python -m tests.kafka.stopping CONFIG KILL|STOP STEP COUNT
+    python -m tests.kafka.stopping CONFIG KILL|STOP|HANG STEP COUNT
 
-The steps are those of `app.steps`. It stops once only; a later SIGCONT lets it go on.
+The steps are those of `app.steps`. It stops once only; a later SIGCONT lets it go on. HANG stops
+the thread of the loop alone, until SIGUSR1: the client and the HTTP server go on without it.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from app.steps import STEPS
 
 
 class Listener:
-    """Counts the passages of one step, and sends the signal at the last of them."""
+    """Counts the passages of one step, and halts at the last of them."""
 
-    def __init__(self, number: signal.Signals, step: str, count: int) -> None:
+    def __init__(self, how: str, step: str, count: int) -> None:
         assert step in STEPS, f"{step} is no step of a worker"
-        self._number = number
+        self._how = how
         self._step = step
         self._count = count
 
@@ -33,7 +34,13 @@ class Listener:
         if step == self._step:
             self._count -= 1
             if self._count == 0:
-                os.kill(os.getpid(), self._number)
+                self._halt()
+
+    def _halt(self) -> None:
+        if self._how == "HANG":
+            signal.sigwait({signal.SIGUSR1})
+        else:
+            os.kill(os.getpid(), signal.Signals[f"SIG{self._how}"])
 
 
 def main() -> int:
@@ -41,7 +48,9 @@ def main() -> int:
     path, how, step, count = sys.argv[1:]
     config = load_config(Path(path))
     log.configure(config.log)
-    listener = Listener(signal.Signals[f"SIG{how}"], step, int(count))
+    # Its default would end the process; blocked, it waits for whoever waits for it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    listener = Listener(how, step, int(count))
     try:
         return run_worker(config, reached=listener)
     except SpanjoinError as error:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tests.kafka.harness import Harness
     from tests.kafka.streams import Stream
     from tests.kafka.workers import Worker
@@ -55,12 +57,20 @@ def halted(worker: Worker) -> bool:
     return stat.rpartition(")")[2].split()[0] == "T"
 
 
-def victim(kafka: Harness, config: Path, how: str, step: str, state: str = "victim") -> Worker:
+def victim(
+    kafka: Harness,
+    config: Path,
+    how: str,
+    step: str,
+    *,
+    state: str = "victim",
+    environ: Mapping[str, str] | None = None,
+) -> Worker:
     """A worker that will halt at the step; those of one `state` share a state directory."""
     count = "3" if step.startswith("turn.") else "1"
     worker = kafka.launch(
         [sys.executable, "-m", "tests.kafka.stopping", str(config), how, step, count],
-        {"SPANJOIN_STATE__DIR": str(kafka.directory / state)},
+        {"SPANJOIN_STATE__DIR": str(kafka.directory / state), **(environ or {})},
     )
     worker.expect_end()
     return worker
