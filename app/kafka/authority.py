@@ -7,6 +7,7 @@ committed" only when the broker said so.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -45,6 +46,15 @@ Seen = dict[str, tuple[str, int] | None]
 """By topic: id and partition count."""
 _EARLIEST: Final[OffsetSpec] = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # no types there
 _LATEST: Final[OffsetSpec] = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # no types there
+_STALE_LEADERS: Final = frozenset(
+    {
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError._NOENT,  # noqa: SLF001 (its public name)
+    }
+)
 REQUEST_TIMEOUT_S: Final = 10.0
 FENCE_TIMEOUT_S: Final = 20.0
 _PAUSE_S: Final = 0.05
@@ -174,6 +184,8 @@ class Authority:
                 if not isinstance(answer, Retry):
                     raise answer from error
                 reason = error_of(error).str()
+                if error_of(error).code() in _STALE_LEADERS:
+                    self._look_for_leaders()
             except Retry as retry:
                 reason = str(retry)
             if time.monotonic() - complained > _COMPLAIN_EVERY_S:
@@ -181,6 +193,16 @@ class Authority:
                 _log.warning("waiting for the broker", what=what, reason=reason)
             self._stopping.wait(_PAUSE_S)
         raise Fenced(f"stopped while waiting for the broker ({what})")
+
+    def _look_for_leaders(self) -> None:
+        """Make the client learn the partitions' leaders anew.
+
+        It keeps what it learnt for a quarter of an hour, also when a broker that was restarted
+        tells it that this is out of date: every takeover would wait for as long.
+        """
+        for topic in (*self._topics, self._config.changelog_topic):
+            with contextlib.suppress(KafkaException):
+                self._admin.list_topics(topic, timeout=REQUEST_TIMEOUT_S)
 
     def _offset(self, topic: str, lane: int, spec: OffsetSpec, isolation: IsolationLevel) -> int:
         futures = self._admin.list_offsets(
