@@ -70,12 +70,13 @@ class Counts(NamedTuple):
 class Effects:
     """All that one turn of one lane wants committed; nothing of it has happened yet.
 
-    `rows`: row key -> row value, the last write of the turn. `buckets`: directory entries that
-    changed, absolute; rows == 0 says dropped, and `dropped` lists those, oldest first. `touched`:
-    keys whose windows the turn changed. `changed`: whether there is anything to commit, be it
-    only a position.
+    `taken`: of the records given, how many. `rows`: row key -> row value, the last write of the
+    turn. `buckets`: directory entries that changed, absolute; rows == 0 says dropped, and
+    `dropped` lists those, oldest first. `touched`: keys whose windows the turn changed. `changed`:
+    whether there is anything to commit, be it only a position.
     """
 
+    taken: int
     changed: bool
     rows: dict[bytes, bytes]
     matches: list[Match]

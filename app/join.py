@@ -54,12 +54,17 @@ _ROW_OVERHEAD: Final = 32
 """Half of what a stored row takes beyond its key, id and value, and a bit."""
 
 
+MATCHES_MAX: Final = 100_000
+"""Matches of one turn of a lane: a hot key must not make a transaction that outlives its time."""
+
+
 class JoinSettings(NamedTuple):
     """What a job's joins keep to; times in the job's unit, sizes in bytes.
 
     `lateness` L, `max_interval` D, `span` the width of a time bucket (fixed when the state was
     made), `max_future` None for off. A match of more than `match_bytes_max`, a row of more than
-    `row_bytes_max` is rejected as too large.
+    `row_bytes_max` is rejected as too large. A turn ends after the record with which it has more
+    than `matches_max` matches and tombstones.
     """
 
     lateness: int
@@ -69,6 +74,7 @@ class JoinSettings(NamedTuple):
     match_bytes_max: int
     row_bytes_max: int
     match_value: MatchValue
+    matches_max: int = MATCHES_MAX
 
 
 class LaneState:
@@ -103,6 +109,7 @@ def join(
 ) -> Effects:
     """Takes these records in this order, and returns what has to be committed.
 
+    It takes fewer where they have more matches than fit in a turn; `Effects.taken` says how many.
     Of `lane` only the windows change; call `settle` once the effects are committed, `abandon`
     when they are not. `now` is the wall clock in the job's unit, for `max_future`. `counting`
     says which sides are not idle; a turn without records can move the watermark by it.
@@ -112,8 +119,15 @@ def join(
     limits = limits_at(settings, now)
     horizon = settings.lateness + settings.max_interval
     decisions = Decisions()
-    turn = _Turn(lane.windows, settings.lateness, horizon, settings.row_bytes_max, decisions)
-    watermarks = _decide(turn, records, limits, lane.watermarks, counting)
+    turn = _Turn(
+        lane.windows,
+        settings.lateness,
+        horizon,
+        settings.row_bytes_max,
+        settings.matches_max,
+        decisions,
+    )
+    watermarks, taken = _decide(turn, records, limits, lane.watermarks, counting)
     rows, figures = stored_rows(decisions, lane.windows)
     matches, too_large = emitted(decisions.pairs, settings.match_value, settings.match_bytes_max)
     rejects = decisions.rejects + too_large
@@ -128,6 +142,7 @@ def join(
         changes[bucket] = Bucket(0, 0, 0, 0, 0, directory[bucket].first_offset)
 
     return Effects(
+        taken=taken,
         changed=bool(records or dropped) or watermarks != lane.watermarks,
         rows=rows,
         matches=matches,
@@ -163,24 +178,25 @@ class _Turn(NamedTuple):
     lateness: int
     horizon: int
     row_bytes_max: int
+    matches_max: int
     decisions: Decisions
 
 
-def _decide(
+def _decide(  # noqa: C901 (the one loop that pays for being written out)
     turn: _Turn,
     records: list[tuple[Side, Record]],
     limits: Limits,
     watermarks: Watermarks,
     counting: tuple[bool, bool],
-) -> Watermarks:
-    """Every record in its order; returns the watermarks at the turn's end.
+) -> tuple[Watermarks, int]:
+    """The records in their order; returns the watermarks at the turn's end, and how many it took.
 
     This loop is most of what a turn costs. So a valid INSERT, which is what nearly every record
     is, is decided here without a further call, and everything else elsewhere; the watermarks move
     as `state.watermark` says, one event at a time.
     """
     low, high, length_max, latest = limits
-    windows, lateness, horizon, row_bytes_max, decisions = turn
+    windows, lateness, horizon, row_bytes_max, matches_max, decisions = turn
     table, pairs, inserted = windows.table, decisions.pairs, decisions.inserted
     # An id is no longer than the value it is in: a small row needs no exact size.
     small = row_bytes_max // 2 - _ROW_OVERHEAD
@@ -221,7 +237,10 @@ def _decide(
             lower = floors[0] if floors[0] < floors[1] else floors[1]  # noqa: FURB136 - a call costs
             if wm < lower < INFINITY:
                 wm = lower
-    return watermarks_of(wm, tops, floors)
+        if len(pairs) > matches_max:
+            taken = next(at for at, (_, one) in enumerate(records, 1) if one is record)
+            return watermarks_of(wm, tops, floors), taken
+    return watermarks_of(wm, tops, floors), len(records)
 
 
 def _decide_other(turn: _Turn, side: Side, event: Event, limits: Limits, wm: int) -> bool:
@@ -264,7 +283,7 @@ def _insert_known(
 
 def _retract(turn: _Turn, side: Side, event: Event, key: bytes, wm: int) -> None:
     """A valid RETRACT."""
-    windows, _, horizon, _, decisions = turn
+    windows, _, horizon, _, _, decisions = turn
     window = windows.table.get(key) or windows.open(key)
     window.used = True
     mine = window.sides[side]

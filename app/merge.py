@@ -92,6 +92,21 @@ class Inbox:
             queue.append((top, record))
         self._tops[side] = top
 
+    def put_back(
+        self, records: Iterable[tuple[Side, Record]], watermarks: Watermarks, now: int | None
+    ) -> None:
+        """Returns records that were taken last, but not joined; in front of all that wait.
+
+        `watermarks` are the lane's after what was joined.
+        """
+        returned: tuple[list[Record], list[Record]] = ([], [])
+        for side, record in records:
+            returned[side].append(record)
+        waiting = [[record for _, record in queue] for queue in self._queues]
+        self.clear(watermarks)
+        for side in Side:
+            self.push(side, returned[side] + waiting[side], now)
+
     def _limits(self, now: int | None) -> Limits:
         settings = self._settings
         return _ANY_INTERVAL if settings is None else limits_at(settings, now)

@@ -101,6 +101,9 @@ def plan_turn(running: Running, moment: Moment, counting: tuple[bool, bool]) -> 
     )
     if not records and not effects.changed:
         return None
+    if effects.taken < len(records):
+        running.inbox.put_back(records[effects.taken :], effects.watermarks, moment.now)
+        del records[effects.taken :]
     before = running.checkpoint
     left, right = _positions(before, records)
     rows, size = _totals(running.state.buckets, effects.buckets, before)

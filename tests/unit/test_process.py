@@ -1,0 +1,88 @@
+"""One lane's part of a turn: positions, totals, and turns that end early."""
+
+from __future__ import annotations
+
+from app.join import LaneState
+from app.process import Moment, Plan, Running, plan_turn, settle_turn, truncation_point
+from schemas.records import Event, Side
+from state.checkpoint import Checkpoint, Layout, Watermarks
+from tests.lane import event, settings_of
+
+BOTH = (True, True)
+MOMENT = Moment(now=None, writer="w", owner="o", address="", limit=1_000, max_skew=0)
+
+
+def running(matches_max: int = 10**9) -> Running:
+    settings = settings_of(10, 50)._replace(matches_max=matches_max)
+    layout = Layout("none", 10, 50, settings.span, "c", "l", "r")
+    checkpoint = Checkpoint(
+        epoch=1, sequence=0, writer="", owner="", address="", released=False, left_position=0,
+        right_position=0, watermarks=Watermarks(), rows=0, size=0, layout=layout,
+    )  # fmt: skip
+    state = LaneState(Watermarks(), {}, lambda _buckets, _key: [], settings.span)
+    return Running(0, checkpoint, settings, state, 0, 0)
+
+
+def push(lane: Running, side: Side, *events: Event) -> None:
+    numbered = [one._replace(offset=offset) for offset, one in enumerate(events, 100)]
+    lane.inbox.push(side, numbered)
+    lane.drained[side] = True
+
+
+def hot(matches_max: int = 10**9) -> Running:
+    """Five left rows that each of six right rows meets."""
+    lane = running(matches_max)
+    push(lane, Side.LEFT, *(event(f"l{n}", 0, 20, ts=n) for n in range(5)))
+    push(lane, Side.RIGHT, *(event(f"r{n}", 0, 20, ts=4 + n) for n in range(6)))
+    return lane
+
+
+def turns(lane: Running) -> list[Plan]:
+    plans: list[Plan] = []
+    while (plan := plan_turn(lane, MOMENT, BOTH)) is not None:
+        settle_turn(lane, plan, len(plans), len(plans) + 1)
+        plans.append(plan)
+    return plans
+
+
+def emitted(plans: list[Plan]) -> list[bytes]:
+    return [name for plan in plans if plan.effects for name, _, _ in plan.effects.matches]
+
+
+def test_positions_are_after_what_was_taken() -> None:
+    (plan,) = turns(hot())
+    checkpoint = plan.checkpoint
+    assert (checkpoint.left_position, checkpoint.right_position) == (105, 106)
+    assert (checkpoint.rows, checkpoint.sequence, checkpoint.owner) == (11, 1, "o")
+
+
+def test_a_turn_ends_with_the_record_that_has_too_many_matches() -> None:
+    plans = turns(hot(matches_max=12))
+    assert [len(plan.effects.matches) for plan in plans if plan.effects] == [15, 15]
+    assert [plan.checkpoint.right_position for plan in plans] == [103, 106]
+    assert [plan.checkpoint.left_position for plan in plans] == [105, 105]
+
+
+def test_ending_early_changes_no_result_and_loses_no_record() -> None:
+    whole = turns(hot())
+    for matches_max in range(1, 31):
+        parts = turns(hot(matches_max))
+        assert emitted(parts) == emitted(whole)
+        assert parts[-1].checkpoint.watermarks == whole[-1].checkpoint.watermarks
+        assert parts[-1].checkpoint.rows == whole[-1].checkpoint.rows
+
+
+def test_one_record_may_have_more_matches_than_a_turn() -> None:
+    lane = running(matches_max=2)
+    push(lane, Side.LEFT, *(event(f"l{n}", 0, 20, ts=n) for n in range(9)))
+    push(lane, Side.RIGHT, event("r", 0, 20, ts=9))
+    assert [len(plan.effects.matches) for plan in turns(lane) if plan.effects] == [9]
+
+
+def test_the_last_committed_turn_is_never_truncated() -> None:
+    lane = hot()
+    turns(lane)
+    assert truncation_point(lane) == 0
+    lane.state.buckets.clear()
+    lane.changelog_first = 17
+    assert truncation_point(lane) == 17
