@@ -138,6 +138,12 @@ class Authority:
 
         Raises Retry while the broker does not answer.
         """
+        try:
+            self._await_settled()
+        except KafkaException as error:
+            if error_of(error).code() in _STALE_LEADERS:
+                self._look_for_leaders()
+            raise of_request(error) from error
         futures = self._admin.describe_topics(
             TopicCollection(list(self._topics)), request_timeout=REQUEST_TIMEOUT_S
         )
@@ -200,9 +206,9 @@ class Authority:
         It keeps what it learnt for a quarter of an hour, also when a broker that was restarted
         tells it that this is out of date: every takeover would wait for as long.
         """
-        for topic in (*self._topics, self._config.changelog_topic):
-            with contextlib.suppress(KafkaException):
-                self._admin.list_topics(topic, timeout=REQUEST_TIMEOUT_S)
+        with contextlib.suppress(KafkaException):
+            # Of all topics: asked about one that was deleted, a broker may create it again.
+            self._admin.list_topics(timeout=REQUEST_TIMEOUT_S)
 
     def _offset(self, topic: str, lane: int, spec: OffsetSpec, isolation: IsolationLevel) -> int:
         futures = self._admin.list_offsets(
@@ -264,7 +270,16 @@ class Authority:
         )
         producer.init_transactions(FENCE_TIMEOUT_S)
 
+    def _await_settled(self) -> None:
+        """Ask something harmless first; raises KafkaException, Retry where it is not answered.
+
+        A broker that is still starting knows of no brokers. Asked to describe topics, the client
+        takes that answer for a defect, and ends the process.
+        """
+        self._offset(self._config.changelog_topic, 0, _LATEST, IsolationLevel.READ_UNCOMMITTED)
+
     def _describe(self) -> dict[str, Any]:
+        self._await_settled()
         names = [*self._topics, self._config.changelog_topic]
         futures = self._admin.describe_topics(
             TopicCollection(names), request_timeout=REQUEST_TIMEOUT_S

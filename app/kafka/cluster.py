@@ -6,6 +6,7 @@ that names the broker's address or the topic.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 WAIT_SECONDS: Final = 30.0
 _ADDRESS: Final = re.compile(r"^\S+(/bootstrap)?: (Connect to \S+ failed: )?")
 _CREATION: Final = re.compile("^Failed to create (producer|consumer): ")
+_CONTACT_SECONDS: Final = 1.0
 _POLL_SECONDS: Final = 0.05
 _QUIET: Final = 2
 """Below librdkafka's level of lost connections: a command tells them once, in its own line."""
@@ -111,7 +113,26 @@ class Cluster:
         self._last_error: KafkaError | None = None
         # Futures of a client that is garbage-collected fail: the handle lives as long as we do.
         self._admin = made(AdminClient, quiet(config.admin_properties()) | {"error_cb": self._note})
-        self._ask("the cluster", lambda: self._admin.describe_cluster(request_timeout=wait_seconds))
+        self._await_broker()
+
+    def _await_broker(self) -> None:
+        """Wait until a broker answers that knows itself to be one.
+
+        One that is still starting knows of no brokers at all. To a description of topics or of the
+        cluster the client takes that answer for a defect, and ends the process; to this question
+        it does not.
+        """
+        deadline = time.monotonic() + self._wait_seconds
+        while True:
+            self._admin.poll(0)  # serves the error callback
+            if self._last_error is not None and self._last_error.code() in _REFUSED:
+                raise _told(self._last_error, "the cluster")
+            with contextlib.suppress(KafkaException):
+                if self._admin.list_topics(timeout=_CONTACT_SECONDS).brokers:
+                    return
+            if time.monotonic() >= deadline:
+                raise self._unreachable()
+            time.sleep(_POLL_SECONDS)
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Those of the topics that exist."""
