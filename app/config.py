@@ -177,9 +177,10 @@ class Config(Table):
         whole = int(now_ms)
         return whole * ticks + int((now_ms - whole) * ticks)
 
-    def to_ms(self, ts: int) -> int:
-        """An event's time in ms, for Kafka's timestamps; plain numbers stay as they are."""
-        return ts // units.TICKS_PER_MS.get(self.unit, 1)
+    @cached_property
+    def ticks_per_ms(self) -> int:
+        """How many of the job's units are a ms; plain numbers count as ms."""
+        return units.TICKS_PER_MS.get(self.unit, 1)
 
     def time_scale(self, side: Side) -> int:
         """How many of the job's units one unit of a side's times is.

@@ -17,6 +17,7 @@ from schemas.records import Record, Side
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from app.effects import Match
     from state.checkpoint import Bucket, Checkpoint
 
 EVICTED_SHARE: Final = 0.125
@@ -177,3 +178,17 @@ def bound_windows(lanes: Collection[Running], bytes_max: int) -> None:
         if freed <= 0:
             break
         excess -= freed
+
+
+def timestamped(
+    matches: Sequence[Match], ticks_per_ms: int, now_ms: int
+) -> list[tuple[bytes, bytes | None, int]]:
+    """Matches with Kafka timestamps, in ms, instead of times in the job's unit.
+
+    A broker refuses timestamps an hour ahead, and the client takes 0 for "now": so [1, now].
+    """
+    stamped = []
+    for key, value, ts in matches:
+        ms = ts // ticks_per_ms
+        stamped.append((key, value, now_ms if ms > now_ms else ms if ms > 0 else 1))
+    return stamped

@@ -31,6 +31,7 @@ from app.process import (
     bound_windows,
     plan_turn,
     settle_turn,
+    timestamped,
 )
 from app.questions import NotAnswered
 from app.steps import Reached, nobody
@@ -323,16 +324,12 @@ class Worker:
 
     def _lane_write(self, plan: Plan, now_ms: int) -> LaneWrite:
         checkpoint, effects = plan.checkpoint, plan.effects
-        to_ms = self.config.to_ms
         return LaneWrite(
             lane=plan.lane,
             kind=plan.kind,
             changelog=encode_turn(checkpoint, plan.rows, plan.buckets, self._record_bytes_max),
             positions=(checkpoint.left_position, checkpoint.right_position),
-            # A broker refuses timestamps an hour ahead; the client takes 0 for "now".
-            matches=[
-                (key, value, min(max(to_ms(ts), 1), now_ms)) for key, value, ts in effects.matches
-            ]
+            matches=timestamped(effects.matches, self.config.ticks_per_ms, now_ms)
             if effects is not None
             else (),
             rejects=effects.rejects if effects is not None else (),

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from app.join import LaneState
-from app.process import Moment, Plan, Running, plan_turn, settle_turn, truncation_point
+from app.process import (
+    Moment,
+    Plan,
+    Running,
+    plan_turn,
+    settle_turn,
+    timestamped,
+    truncation_point,
+)
 from schemas.records import Event, Side
 from state.checkpoint import Checkpoint, Layout, Watermarks
 from tests.lane import event, settings_of
@@ -77,6 +85,13 @@ def test_one_record_may_have_more_matches_than_a_turn() -> None:
     push(lane, Side.LEFT, *(event(f"l{n}", 0, 20, ts=n) for n in range(9)))
     push(lane, Side.RIGHT, event("r", 0, 20, ts=9))
     assert [len(plan.effects.matches) for plan in turns(lane) if plan.effects] == [9]
+
+
+def test_kafka_timestamps_are_in_ms_between_one_and_now() -> None:
+    matches = [(b"a", b"", 7_000), (b"b", None, 7_999), (b"c", b"", 10**9), (b"d", b"", -1)]
+    stamped = timestamped(matches, 1_000, 500_000)
+    assert [ms for _, _, ms in stamped] == [7, 7, 500_000, 1]
+    assert [(key, value) for key, value, _ in stamped] == [one[:2] for one in matches]
 
 
 def test_the_last_committed_turn_is_never_truncated() -> None:
