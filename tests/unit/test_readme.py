@@ -11,11 +11,9 @@ import typer.main
 from prometheus_client import CollectorRegistry
 
 from app import cli, errors
-from app.config import Config
 from app.health import Health, serve
 from app.metrics import Metrics
 from app.properties import REFUSED
-from app.settings import settings_of
 from schemas.records import Reason
 
 if TYPE_CHECKING:
@@ -58,15 +56,6 @@ def blocks(language: str) -> list[str]:
     parts = re.split(r"^```(\w*)\n", README, flags=re.MULTILINE)
     # Fences open and close in turn, so every second text between two of them is inside.
     return [text for name, text in zip(parts[1::4], parts[2::4], strict=True) if name == language]
-
-
-def test_every_setting_is_in_the_table() -> None:
-    documented = [
-        (key, unit, default.strip("`"), meaning)
-        for keys, unit, default, meaning in table("## Settings", "setting")
-        for key in ticked(keys)
-    ]
-    assert sorted(documented) == sorted(tuple(setting) for setting in settings_of(Config))
 
 
 def test_every_metric_is_in_the_table() -> None:
