@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import structlog
 from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
+    Consumer,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -25,6 +25,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, Resou
 
 from app.errors import Fenced, Retry
 from app.kafka.changelog import read_tail
+from app.kafka.clients import quiet
 from app.kafka.failures import error_of, of_request
 from app.kafka.transactions import Limits
 from rebalance.lanes import Extent
@@ -71,7 +72,20 @@ class Authority:
         self._client_id = client_id
         self._stopping = stopping
         # Futures of a client that is garbage-collected fail: this handle lives as long as we do.
-        self._admin = AdminClient({"client.id": f"{client_id}-admin", **config.admin_properties()})
+        self._admin = AdminClient(
+            {"client.id": f"{client_id}-admin", **quiet(config.admin_properties())}
+        )
+        # A consumer that never joins. The admin client asks for a group's offsets, too, but once
+        # such a request has timed out in an outage it never gets an answer again, or aborts.
+        self._offsets = Consumer(
+            {
+                **config.consumer_properties(),
+                "client.id": f"{client_id}-offsets",
+                "group.id": config.name,
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+            }
+        )
         self._topics = (config.left.topic, config.right.topic)
 
     def changelog(self, lane: int) -> Extent:
@@ -244,15 +258,10 @@ class Authority:
         return {place: (stable[place], high[place]) for place in wanted.values()}
 
     def _stored(self, lane: int) -> tuple[int | None, int | None]:
+        """Stable offsets: the client waits for undecided ones, as long as a request may take."""
         wanted = [TopicPartition(topic, lane) for topic in self._topics]
-        futures = self._admin.list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(self._config.name, wanted)],
-            require_stable=True,
-            request_timeout=REQUEST_TIMEOUT_S,
-        )
-        (future,) = futures.values()
         offsets: dict[str, int | None] = {}
-        for partition in _result(future).topic_partitions:
+        for partition in self._offsets.committed(wanted, REQUEST_TIMEOUT_S):
             if partition.error is not None:
                 raise Retry(partition.error.str())
             offsets[partition.topic] = partition.offset if partition.offset >= 0 else None
@@ -264,7 +273,7 @@ class Authority:
             {
                 "client.id": f"{self._client_id}-fence",
                 "retry.backoff.ms": 1,
-                **self._config.producer_properties(),
+                **quiet(self._config.producer_properties()),
                 "transactional.id": writer,
             }
         )
