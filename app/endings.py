@@ -24,11 +24,13 @@ def ending(error: Exception, config: Config) -> SpanjoinError:
         case Mismatch():
             return UsageError(str(error))
         case UnknownSchema():
-            return UsageError(f"{error}: configure that schema again, or `spanjoin reset`")
+            return UsageError(
+                f"{error}: configure that schema again, or start over under a new name"
+            )
         case Unreadable():
             return UsageError(
                 f"topic {config.changelog_topic} holds a record that cannot be read ({error}): run "
-                f"the version that wrote it, or start over with `spanjoin reset`"
+                f"the version that wrote it, or start over under a new name"
             )
         case StoreLocked():
             return UsageError(f"state.dir {where} is used by another process: {error}")

@@ -138,7 +138,7 @@ class Housekeeping:
                 if topic in self._missing:
                     raise UsageError(
                         f"topic {topic} was deleted under the running job; create it and start "
-                        f"over with `spanjoin reset`"
+                        f"over under a new name"
                     )
                 self._missing.add(topic)
                 continue
@@ -147,11 +147,11 @@ class Housekeeping:
             if topic_id != was:
                 raise UsageError(
                     f"topic {topic} was deleted and created again under the running job; start "
-                    f"over with `spanjoin reset`"
+                    f"over under a new name"
                 )
             if partitions != self.lane_count:
                 raise UsageError(
                     f"topic {topic} went from {self.lane_count} to {partitions} partitions under "
                     f"the running job: keys moved to other lanes; undo it by recreating the topic, "
-                    f"or start over with `spanjoin reset`"
+                    f"or start over under a new name"
                 )

@@ -179,7 +179,7 @@ class TurnTable(Table):
         10_000, "records", "the most records of one turn", ge=1, le=1_000_000
     )
     max_wait: ClockDuration = setting(
-        "20ms", "duration, or ms", "how long a turn waits for its first records"
+        "5ms", "duration, or ms", "how long a turn waits for its first records"
     )
 
     @property

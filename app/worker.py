@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from schemas.codec import AvroCodec
     from state.store import Resources
 
-IDLE_WAIT_S: Final = 0.005
-"""How long a poll waits for the first record when nothing else is to be done."""
 TURN_TARGET_S: Final = 0.25
 """A turn that took longer takes fewer records next time, so that transactions stay short."""
 LIMIT_MIN: Final = 100
@@ -134,7 +132,7 @@ class Worker:
         What was polled goes into the inboxes before anything else can fail: the client does not
         give it a second time.
         """
-        wait_s = 0.0 if self._busy else IDLE_WAIT_S
+        wait_s = 0.0 if self._busy else self.config.turn.max_wait_ms / 1000
         polled = self.inputs.poll(self.config.turn.max_records, wait_s)
         self.intake.accept(polled, self._now())
         try:

@@ -128,19 +128,19 @@ def check_install(lane: Lane, bound: Bound, layout: Layout, topics: tuple[str, s
             raise Mismatch(
                 f"lane {lane.number}: the group committed offset {stored} of {topics[side]} but "
                 f"there is {known}: the changelog was deleted or cut; restore it, or start over "
-                f"with `spanjoin reset`"
+                f"under a new name"
             )
         if position is not None and position < bound.inputs[side].start:
             raise Mismatch(
                 f"topic {topics[side]} partition {lane.number} begins at offset "
                 f"{bound.inputs[side].start}, past the position {position}: records were deleted "
-                f"before they were read; raise its retention, then `spanjoin reset`"
+                f"before they were read; raise its retention, then start over under a new name"
             )
         if position is not None and position > bound.inputs[side].end:
             raise Mismatch(
                 f"topic {topics[side]} partition {lane.number} ends at offset "
                 f"{bound.inputs[side].end}, before the position {position}: the topic was "
-                f"recreated or lost data; start over with `spanjoin reset`"
+                f"recreated or lost data; start over under a new name"
             )
     if checkpoint is not None:
         check_layout(lane.number, checkpoint.layout, layout, topics)
@@ -154,12 +154,12 @@ def check_layout(lane: int, then: Layout, now: Layout, topics: tuple[str, str]) 
         if old != new:
             raise Mismatch(
                 f"topic {topic} was deleted and created again since the state of lane {lane} was "
-                f"written; start over with `spanjoin reset`"
+                f"written; start over under a new name"
             )
     if then.unit != now.unit:
         raise Mismatch(
             f"unit is {now.unit!r} but the state of lane {lane} was written with {then.unit!r}; "
-            f"set it back, or start over with `spanjoin reset`"
+            f"set it back, or start over under a new name"
         )
     for name, was, wanted in (
         ("join.allowed_lateness", then.lateness, now.lateness),

@@ -79,7 +79,7 @@ class Authority:
         # such a request has timed out in an outage it never gets an answer again, or aborts.
         self._offsets = Consumer(
             {
-                **config.consumer_properties(),
+                **quiet(config.consumer_properties()),
                 "client.id": f"{client_id}-offsets",
                 "group.id": config.name,
                 "enable.auto.commit": False,

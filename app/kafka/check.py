@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Consumer, Producer
 
-from app.kafka.cluster import made, quiet
+from app.kafka.clients import quiet
+from app.kafka.cluster import made
 from app.kafka.inputs import consumer_properties
 from app.kafka.transactions import Limits, producer_properties
 

@@ -27,21 +27,19 @@ from confluent_kafka.admin import (
 )
 
 from app.errors import Crash, Unreachable, UsageError
+from app.kafka.clients import quiet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from concurrent.futures import Future
 
     from app.config import Config
-    from app.properties import Property
 
 WAIT_SECONDS: Final = 30.0
 _ADDRESS: Final = re.compile(r"^\S+(/bootstrap)?: (Connect to \S+ failed: )?")
 _CREATION: Final = re.compile("^Failed to create (producer|consumer): ")
 _CONTACT_SECONDS: Final = 1.0
 _POLL_SECONDS: Final = 0.05
-_QUIET: Final = 2
-"""Below librdkafka's level of lost connections: a command tells them once, in its own line."""
 
 _REFUSED: Final = frozenset(
     {
@@ -276,13 +274,6 @@ class Cluster:
         # The general "all brokers are down" would hide the reason that came before it.
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 (its public name)
             self._last_error = error
-
-
-def quiet(properties: dict[str, Property]) -> dict[str, Any]:
-    """Properties of a client that does not write to standard error, unless asked to debug."""
-    if "debug" in properties:
-        return dict(properties)
-    return {"log_level": _QUIET, **properties}
 
 
 def made(

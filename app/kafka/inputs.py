@@ -14,6 +14,7 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from app.errors import Renew, UsageError
+from app.kafka.clients import quiet, report
 from app.kafka.failures import of_consumer
 from app.kafka.membership import read_membership
 from schemas.records import Side
@@ -99,8 +100,8 @@ class Inputs:
         self._moves = moves
         properties = consumer_properties(config, client_id)
         self._consumers = (
-            Consumer({**properties, "error_cb": _report}),
-            Consumer({**properties, "client.id": f"{client_id}-right", "error_cb": _report}),
+            Consumer({**quiet(properties), "error_cb": report}),
+            Consumer({**quiet(properties), "client.id": f"{client_id}-right", "error_cb": report}),
         )
         self._failure: BaseException | None = None
         self._following: set[int] = set()
@@ -221,7 +222,7 @@ class Inputs:
             raise UsageError(
                 f"topic {self._topics[side]} partition {lane} no longer holds the position of the "
                 f"join ({error.str()}): records were deleted before they were read, or the topic "
-                f"was recreated; raise its retention, then `spanjoin reset`"
+                f"was recreated; raise its retention, then start over under a new name"
             )
         failure = of_consumer(error)
         if failure is not None:
@@ -251,8 +252,3 @@ class Inputs:
             call()
         except Exception as error:  # noqa: BLE001 (whatever it is, it must wait)
             self._failure = self._failure or error
-
-
-def _report(error: KafkaError) -> None:
-    """Client-wide errors are for people: what asks for an answer also arrives as an event."""
-    _log.warning("kafka", error=error.str())

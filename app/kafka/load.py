@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from app.errors import Crash, Unreachable
-from app.kafka.cluster import WAIT_SECONDS, quiet
+from app.kafka.clients import quiet
+from app.kafka.cluster import WAIT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from app.errors import Crash
-from app.kafka.cluster import quiet
+from app.kafka.clients import quiet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

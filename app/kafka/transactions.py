@@ -23,6 +23,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from app.errors import Renew
+from app.kafka.clients import quiet, report
 from app.kafka.failures import error_of, in_transaction, of_request
 from app.steps import Reached, nobody
 
@@ -138,7 +139,8 @@ class Transactions:
         Raises Retry where no coordinator answered in time.
         """
         writer = f"{self._name}-{uuid.uuid4()}"
-        producer = Producer({**self._properties, "transactional.id": writer, "error_cb": _report})
+        properties = {**quiet(self._properties), "transactional.id": writer}
+        producer = Producer({**properties, "error_cb": report})
         try:
             producer.init_transactions(CALL_TIMEOUT_S)
         except KafkaException as error:
@@ -309,7 +311,3 @@ def _flush(producer: Producer) -> None:
     """Wait until the broker has everything; raises Renew if it has not within the budget."""
     if producer.flush(CALL_TIMEOUT_S) > 0:
         raise Renew("the broker did not take all records in time")
-
-
-def _report(error: KafkaError) -> None:
-    _log.warning("kafka", error=error.str())
