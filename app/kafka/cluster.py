@@ -121,13 +121,15 @@ class Cluster:
         it does not.
         """
         deadline = time.monotonic() + self._wait_seconds
+        patience = self._wait_seconds / 2
         while True:
             self._admin.poll(0)  # serves the error callback
             if self._last_error is not None and self._last_error.code() in _REFUSED:
                 raise _told(self._last_error, "the cluster")
             with contextlib.suppress(KafkaException):
-                if self._admin.list_topics(timeout=_CONTACT_SECONDS).brokers:
+                if self._admin.list_topics(timeout=min(_CONTACT_SECONDS, patience)).brokers:
                     return
+            self._admin.poll(0)
             if time.monotonic() >= deadline:
                 raise self._unreachable()
             time.sleep(_POLL_SECONDS)

@@ -85,7 +85,7 @@ def test_minimal_job_has_the_documented_defaults(tmp_path: Path) -> None:
     assert (config.changelog_topic, config.rejects_topic) == ("job-changelog", "job-rejects")
     assert (config.lateness, config.max_interval) == (10_000, 43_200_000)
     assert (config.max_future, config.idle_timeout_ms, config.max_skew) == (86_400_000, None, 0)
-    assert (config.turn.max_records, config.turn.max_wait_ms) == (10_000, 20)
+    assert (config.turn.max_records, config.turn.max_wait_ms) == (10_000, 5)
     assert config.state.dir == tmp_path / "state"
     assert config.state.cache_memory_bytes == 256_000_000
     assert config.state.cleanup_delay_ms == 600_000
