@@ -24,7 +24,7 @@ class Trickle:
 
     def __init__(self, kafka: Harness, stream: Stream) -> None:
         self._kafka = kafka
-        self._stream = stream
+        self.stream = stream
         self._at = 0
 
     def until(self, worker: Worker, signalled: Worker | None = None) -> None:
@@ -41,12 +41,12 @@ class Trickle:
 
     def send(self, records: int = TRICKLE) -> None:
         """The next few records; none once all are sent."""
-        self._stream.send(self._kafka, self._kafka.job, slice(self._at, self._at + records))
+        self.stream.send(self._kafka, self._kafka.job, slice(self._at, self._at + records))
         self._at += records
 
     def rest(self) -> None:
         """Everything that is left."""
-        self.send(len(self._stream.records))
+        self.send(len(self.stream.records))
 
 
 def halted(worker: Worker) -> bool:
