@@ -199,6 +199,15 @@ class Worker:
         for number in lanes:
             self._drop(number, Signal.LOST)
 
+    def away(self) -> None:
+        """No broker can be reached: an idle producer is of no use after that.
+
+        Its first transaction hangs for good (in sending the offsets), long after the brokers came
+        back. One that is in a transaction meanwhile finds out by itself.
+        """
+        if self.transactions.ready:
+            self._renew = "no broker could be reached"
+
     def release(self, lanes: list[int]) -> None:
         """Hand lanes over in good order: a checkpoint that says so."""
         if not lanes or not self.transactions.ready or not self.inputs.member():

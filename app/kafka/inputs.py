@@ -67,6 +67,9 @@ class Moves(Protocol):
     def lost(self, lanes: list[int]) -> None:
         """Ownership ended some time ago: drop everything, write nothing."""
 
+    def away(self) -> None:
+        """No broker can be reached, for however short a time."""
+
 
 @dataclass(slots=True)
 class Polled:
@@ -100,7 +103,7 @@ class Inputs:
         self._moves = moves
         properties = consumer_properties(config, client_id)
         self._consumers = (
-            Consumer({**quiet(properties), "error_cb": report}),
+            Consumer({**quiet(properties), "error_cb": self._on_trouble}),
             Consumer({**quiet(properties), "client.id": f"{client_id}-right", "error_cb": report}),
         )
         self._failure: BaseException | None = None
@@ -242,6 +245,11 @@ class Inputs:
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._guard(lambda: self._moves.lost([p.partition for p in partitions]))
         self._guard(lambda: consumer.incremental_unassign(partitions))
+
+    def _on_trouble(self, error: KafkaError) -> None:
+        report(error)
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - its public name
+            self._guard(self._moves.away)
 
     def _guard(self, call: Callable[[], object]) -> None:
         """Run part of a callback; what it raises is kept and raised after the poll.
