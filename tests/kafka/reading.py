@@ -98,9 +98,11 @@ class Cluster:
                     for place, future in futures.items()
                 }
             except KafkaException as error:
-                # A topic that was made just now has no leader for a moment.
+                # A topic that was made just now has no leader for a moment; and of a broker that
+                # was restarted the client must learn its leaders anew.
                 if not _passes(error.args[0]) or time.monotonic() > deadline:
                     raise
+                self.partitions(topic)
                 time.sleep(0.1)
 
     def decided(self, topic: str) -> bool:

@@ -1,0 +1,112 @@
+"""The broker dies, freezes and comes back under running workers."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from app.broker import ENVIRONMENT_NAME, Broker, start_broker
+from tests.kafka.harness import Harness
+from tests.kafka.load import Load
+from tests.kafka.streams import random_stream
+from tests.kafka.workers import lanes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+STOPPED_WITHIN_S: Final = 10
+ON_THE_WAY: Final = {"assigned", "restoring", "fencing", "installing", "running"}
+
+
+@pytest.fixture(scope="module")
+def own_broker() -> Iterator[Broker]:
+    """A broker that is ours to kill, also where another one was given for the other tests."""
+    environ = {name: value for name, value in os.environ.items() if name != ENVIRONMENT_NAME}
+    with start_broker(environ=environ) as broker:
+        yield broker
+
+
+@pytest.fixture
+def kafka(own_broker: Broker, tmp_path: Path) -> Iterator[Harness]:
+    harness = Harness(own_broker.bootstrap_servers, tmp_path)
+    try:
+        yield harness
+    finally:
+        harness.close()
+
+
+def test_lanes_go_on_after_the_broker_was_killed_and_frozen(
+    kafka: Harness, own_broker: Broker
+) -> None:
+    kafka.create_topics(4)
+    config = kafka.write_config(text="[turn]\nmax_records = 200\n")
+    stream = random_stream(41, 20_000, keys=300, lanes=4, step=0.02)
+    workers = [kafka.start(config) for _ in range(2)]
+    kafka.await_running(*workers)
+    with Load(kafka, stream, 6) as load:
+        load.await_taken(0.2)
+        own_broker.kill()
+        own_broker.restart()
+        load.await_taken(0.6)
+        own_broker.pause()
+        # Longer than a session, not long enough for anything to be given up.
+        time.sleep(3)
+        own_broker.resume()
+    kafka.settle(90)
+    stream.check_log(kafka.read(kafka.job.output))
+    stream.check_rejects(kafka.read(kafka.job.rejects))
+    kafka.await_running(*workers)
+    for worker in workers:
+        assert worker.terminate() == 0, worker.tail()
+
+
+def test_a_worker_says_that_the_broker_is_away_and_stops_without_it(
+    kafka: Harness, own_broker: Broker
+) -> None:
+    kafka.create_topics(2)
+    config = kafka.write_config()
+    stays, stops = kafka.start(config), kafka.start(config)
+    kafka.await_running(stays, stops)
+    own_broker.kill()
+    try:
+        kafka.await_(lambda: stays.get("/readyz")[0] == 503, 30, stays.tail)
+        assert stays.get("/livez")[0] == 200
+        began = time.monotonic()
+        assert stops.terminate() == 0, stops.tail()
+        assert time.monotonic() - began < STOPPED_WITHIN_S
+    finally:
+        own_broker.restart()
+    kafka.await_(lambda: len(stays.running()) == 2, 60, stays.tail)
+    kafka.await_running(stays)
+
+
+def test_a_worker_stops_in_the_middle_of_a_takeover_that_hangs(
+    kafka: Harness, own_broker: Broker
+) -> None:
+    kafka.create_topics(4)
+    config = kafka.write_config()
+    stream = random_stream(42, 20_000, keys=300, lanes=4, step=0.02)
+    stream.send(kafka, kafka.job)
+    first = kafka.start(config)
+    kafka.settle()
+    assert first.terminate() == 0
+    second = kafka.start(config)
+    kafka.await_(
+        lambda: any(lane["phase"] in ON_THE_WAY for lane in lanes_of(second.port)),
+        60,
+        second.tail,
+    )
+    own_broker.pause()
+    try:
+        began = time.monotonic()
+        assert second.terminate() == 0, second.tail()
+        assert time.monotonic() - began < STOPPED_WITHIN_S
+    finally:
+        own_broker.resume()
+    third = kafka.start(config)
+    kafka.await_running(third)
+    stream.check_log(kafka.read(kafka.job.output))
