@@ -97,6 +97,36 @@ def test_a_match_has_the_time_of_its_later_row(kafka: Harness, unit: str, per_ms
     assert (tombstone.key, tombstone.timestamp) == (b"L:3|R:3", now - 60_000 + 7)
 
 
+def test_what_no_topic_of_ours_takes_is_rejected_by_name(kafka: Harness) -> None:
+    job = kafka.job
+    kafka.create_topic(job.left, 1)
+    kafka.create_topic(job.right, 1)
+    kafka.create_topic(job.output, 1, {"cleanup.policy": "compact", "max.message.bytes": "20000"})
+    kafka.create_topic(job.rejects, 1, {"max.message.bytes": "100000"})
+    endless = {"retention.bytes": "-1", "cleanup.policy": "delete"}
+    kafka.create_topic(job.changelog, 1, {**endless, "max.message.bytes": "300000"})
+    kafka.start(kafka.write_config())
+    row = encode(Event("row", 10, 10, 20, payload=b"x" * 290_000))
+    for value in (b"j" * 150_000, b"j" * 50_000, row):
+        kafka.send(job.left, b"k", value, headers={"trace": b"1"})
+    kafka.send(job.left, b"k", encode(Event("match", 10, 10, 20, payload=b"x" * 15_000)))
+    kafka.send(job.right, b"k", encode(Event("large", 10, 10, 20, payload=b"x" * 15_000)))
+    kafka.send(job.right, b"k", encode(Event("small", 10, 10, 20)))
+    kafka.settle()
+    assert set(kafka.matches()) == {"L:match|R:small"}
+    rejects = {
+        one.headers["offset"] + one.headers["topic"][-5:]: one for one in kafka.read(job.rejects)
+    }
+    assert {
+        place: (one.headers["reason"], one.key, one.value) for place, one in rejects.items()
+    } == {
+        b"0-left": (b"undecodable", b"k", b""),
+        b"1-left": (b"undecodable", b"k", b"j" * 50_000),
+        b"2-left": (b"too_large", b"k", b""),
+        b"0right": (b"too_large", b"L:match|R:large", b""),
+    }
+
+
 VISIT: Final = {
     "type": "record", "name": "Visit", "namespace": "shop",
     "fields": [

@@ -123,6 +123,23 @@ def test_a_worker_that_sleeps_through_its_session_adds_nothing(kafka: Harness) -
         stop(worker)
 
 
+def test_workers_of_the_newer_group_protocol(kafka: Harness) -> None:
+    kafka.quick_session = False
+    kafka.create_topics(4)
+    config = kafka.write_config(text='[kafka.consumer]\n"group.protocol" = "consumer"\n')
+    stream = random_stream(15, 20_000, keys=300, lanes=4, step=0.02)
+    first = kafka.start(config)
+    kafka.await_running(first)
+    with Load(kafka, stream, 6) as load:
+        second = kafka.start(config)
+        kafka.await_(lambda: shares(kafka) == [2, 2], 60, lambda: str(shares(kafka)))
+        load.await_taken(0.5)
+        first.kill()
+        kafka.await_(lambda: len(second.running()) == 4, 60, second.tail)
+    check(kafka, stream)
+    stop(second)
+
+
 def test_workers_started_together_by_one_command(kafka: Harness) -> None:
     kafka.create_topics(4)
     stream = random_stream(14, 15_000, keys=300, lanes=4, step=0.02)
