@@ -118,11 +118,6 @@ class Search:
     def answer(self) -> dict[str, Any]:
         """Ask who owns the lane now. Raises NotNow."""
         owner = self._owner()
-        if not owner.address:
-            raise UsageError(
-                f"worker {owner.worker}, which runs lane {self.lane}, has no HTTP server: set "
-                f"http.port and start it again"
-            )
         return {**_get(owner, self.lane, self._query), "owner": owner.worker}
 
     def _owner(self) -> Owner:
@@ -144,6 +139,9 @@ class Search:
 
 def _get(owner: Owner, lane: int, query: Query) -> dict[str, Any]:
     """Ask a worker's HTTP server. Raises NotNow where it may come right, else Crash, UsageError."""
+    if not owner.address:
+        raise UsageError(f"worker {owner.worker}, which runs lane {lane}, has no HTTP server: set "
+                         f"http.port and start it again")  # fmt: skip
     host, _, port = owner.address.rpartition(":")
     if not host or not port.isdigit():
         raise UsageError(f"worker {owner.worker} advertises {owner.address!r}, which is not "

@@ -7,9 +7,11 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+import pytest
+
 from tests.kafka.asking import Asked, ask
 from tests.kafka.avro import Event, encode, instant
-from tests.kafka.commands import command, done, refused
+from tests.kafka.commands import done, refused
 from tests.kafka.victims import halted, victim
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ LONG: Final = {"max_interval": 100_000}
 IMPATIENT: Final = {"SPANJOIN_KAFKA__CONSUMER__MAX_POLL_INTERVAL_MS": "2500"}
 """The client itself leaves the group when the loop has not polled for so long."""
 TAKEN_OVER_WITHIN_S: Final = 30
-WAKING_S: Final = 3.0
+WAKING_S: Final = 2.0
 
 
 class Rows:
@@ -110,6 +112,7 @@ def test_an_owner_that_slept_gives_no_stale_answer(kafka: Harness) -> None:
     sleeper.expect_end()
 
 
+@pytest.mark.long
 def test_an_owner_that_slept_in_its_proof_gives_no_stale_answer(kafka: Harness) -> None:
     kafka.create_topics(1)
     config = kafka.write_config(join=LONG)
@@ -214,14 +217,3 @@ def test_query_finds_the_owner(kafka: Harness) -> None:
         assert text in table
     assert "no rows" in done(*query, keys[0], "--lane", str((answers[0]["lane"] + 1) % 3))
     assert "there is no lane 3" in refused(*query, KEY, "--lane", "3")
-
-
-def test_query_of_an_owner_without_a_server(kafka: Harness) -> None:
-    kafka.create_topics(1)
-    config = kafka.write_config()
-    kafka.start(config, environ={"SPANJOIN_HTTP__PORT": "0"})
-    asked = ("query", "-c", str(config), KEY)
-    # Until it has joined there is no worker at all, which is another line.
-    kafka.await_(lambda: command(*asked).code == 2, TAKEN_OVER_WITHIN_S, lambda: "no owner")
-    assert "has no HTTP server: set http.port" in refused(*asked)
-    assert "pairs of hexadecimal digits" in refused(*asked, "--key-hex")

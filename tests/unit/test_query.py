@@ -81,6 +81,8 @@ def test_nobody_there(server: Server) -> None:
     server.close()
     with pytest.raises(NotNow, match=rf"worker w1 at {server.owner.address}: .*refused"):
         _get(server.owner, 3, query)
+    with pytest.raises(UsageError, match=r"runs lane 3, has no HTTP server: set http\.port"):
+        _get(Owner("w1", ""), 3, query)
     for address in ("localhost", "localhost:http"):
         with pytest.raises(UsageError, match=r"correct http\.advertised"):
             _get(Owner("w1", address), 3, query)
