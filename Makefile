@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SOURCES := app rebalance schemas state tests bench
 
-.PHONY: setup check test chaos demo bench up down lock format clean
+.PHONY: setup check test simulate chaos demo bench up down lock format clean
 .DEFAULT_GOAL := setup
 
 setup: $(STAMP)
@@ -24,9 +24,17 @@ check: setup
 test: setup
 	$(BIN)/pytest $(ARGS)
 
+# Many schedules of failures against a simulated Kafka: SEEDS=20000. One of them with its trace: SEED=17.
+simulate: setup
+	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),2000))
+
 # Minutes of failures at random, and a crash and a pause at every step; CHAOS_MINUTES=20.
 chaos: setup
 	$(BIN)/pytest -m long -s $(ARGS)
+
+# Schedules of failures over the production code: SEEDS=20000 runs many, SEED=17 shows one.
+simulate: setup
+	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),20000))
 
 demo: setup
 	$(BIN)/spanjoin demo

@@ -1,0 +1,133 @@
+"""The vendor's AdminClient, as far as the worker asks questions with it."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from confluent_kafka import (
+    IsolationLevel,
+    KafkaError,
+    TopicPartition,
+)
+from confluent_kafka.admin import OffsetSpec
+
+from tests.simulation.client import Client, failure, timed_out
+from tests.simulation.network import Refused, TimedOut
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from confluent_kafka import TopicCollection
+
+K = TypeVar("K")
+T = TypeVar("T")
+_EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # no types there
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An answer with whatever fields the vendor's has."""
+
+    offset: int = -1
+    low_watermark: int = -1
+    topic_id: str = ""
+    partitions: tuple[int, ...] = ()
+    value: str = ""
+
+
+class AdminClient(Client):
+    """Questions; each is answered before its future is returned."""
+
+    def list_offsets(
+        self,
+        wanted: dict[TopicPartition, OffsetSpec],
+        *,
+        isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        request_timeout: float = 60.0,
+    ) -> dict[TopicPartition, Future[Found]]:
+        """Log start, last stable offset or high watermark."""
+        committed = isolation_level is IsolationLevel.READ_COMMITTED
+
+        def look(place: TopicPartition) -> Found:
+            log = self.broker.log(place.topic, place.partition)
+            if wanted[place] is _EARLIEST:
+                return Found(offset=log.start)
+            return Found(offset=log.end(committed=committed))
+
+        return self._each("list_offsets", list(wanted), look, request_timeout)
+
+    def describe_topics(
+        self, topics: TopicCollection, *, request_timeout: float = 60.0
+    ) -> dict[str, Future[Found]]:
+        """Id and partitions."""
+
+        def look(name: str) -> Found:
+            found = self.broker.topics.get(name)
+            if found is None:
+                raise Refused(KafkaError.UNKNOWN_TOPIC_OR_PART)
+            return Found(topic_id=found.id, partitions=tuple(range(len(found.logs))))
+
+        return self._each("describe_topics", topics.topic_names, look, request_timeout)
+
+    def describe_configs(
+        self, resources: list[Any], *, request_timeout: float = 60.0
+    ) -> dict[Any, Future[dict[str, Found]]]:
+        """Effective settings."""
+
+        def look(resource: Any) -> dict[str, Found]:
+            settings = self.broker.topics[resource.name].config
+            return {name: Found(value=value) for name, value in settings.items()}
+
+        return self._each("describe_configs", resources, look, request_timeout)
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> None:
+        """Nobody reads the answer: it makes the real client look for leaders again."""
+        self.network.ask("list_topics", lambda: None, self.deadline(timeout))
+
+    def delete_records(
+        self, partitions: list[TopicPartition], *, request_timeout: float = 60.0
+    ) -> dict[TopicPartition, Future[Found]]:
+        """Begins in the background: the worker does not wait for it."""
+        futures: dict[TopicPartition, Future[Found]] = {one: Future() for one in partitions}
+
+        def delete() -> None:
+            for one, future in futures.items():
+                try:
+                    low = self.broker.log(one.topic, one.partition).delete_before(one.offset)
+                except Refused as refused:
+                    future.set_exception(failure(refused.code))
+                else:
+                    self.world.note(f"broker: {one.topic} {one.partition} begins at {low} now")
+                    future.set_result(Found(low_watermark=low))
+
+        if self.network.weather.away_until <= self.world.now:
+            self.world.at(self.world.latency(), delete)
+        return futures
+
+    def _each(
+        self, label: str, keys: list[K], look: Callable[[K], T], timeout: float
+    ) -> dict[K, Future[T]]:
+        """One request for all keys; each has its own answer."""
+        futures: dict[K, Future[T]] = {key: Future() for key in keys}
+
+        def look_at_all() -> list[tuple[Future[T], T | Refused]]:
+            answers: list[tuple[Future[T], T | Refused]] = []
+            for key, future in futures.items():
+                try:
+                    answers.append((future, look(key)))
+                except Refused as refused:
+                    answers.append((future, refused))
+            return answers
+
+        try:
+            for future, answer in self.network.ask(label, look_at_all, self.deadline(timeout)):
+                if isinstance(answer, Refused):
+                    future.set_exception(failure(answer.code))
+                else:
+                    future.set_result(answer)
+        except TimedOut:
+            for future in futures.values():
+                future.set_exception(timed_out(label))
+        return futures

@@ -1,0 +1,361 @@
+"""What the simulated Kafka promises to do as the real one does.
+
+Each function is one promise; it is run on both, so the simulation cannot drift from what it stands
+for. Nothing here knows which of the two it talks to.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from app.kafka.membership import read_membership
+from tests.simulation.contract_words import (
+    ABOVE,
+    EOF,
+    commit,
+    decided,
+    delete,
+    ends,
+    error_of,
+    eventually,
+    following,
+    held,
+    member_of,
+    metadata_of,
+    nothing,
+    polled,
+    reader,
+    ready,
+    stored,
+    subscribed,
+    write,
+)
+
+if TYPE_CHECKING:
+    from tests.simulation.contract_words import Cluster, Seen, Told
+
+
+def transactions_show_when_they_are_committed(kafka: Cluster) -> None:
+    topic, producer = kafka.topic(), ready(kafka)
+    write(producer, topic, 1, 2)
+    uncommitted = reader(kafka, topic, 0, "read_uncommitted")
+    committed = reader(kafka, topic, 0)
+    assert following(kafka, uncommitted, 3) == [(1, 0), (2, 1), (EOF, 2)]
+    assert following(kafka, committed, 1) == [(EOF, 0)]
+    commit(kafka, producer, topic)
+    assert following(kafka, committed, 3) == [(1, 0), (2, 1), (EOF, 3)], (
+        "the marker takes an offset"
+    )
+    write(producer, topic, 3)
+    producer.abort_transaction(10)
+    assert following(kafka, committed, 1) == [(EOF, 5)]
+
+
+def ends_differ_while_a_transaction_is_open(kafka: Cluster) -> None:
+    topic, producer = kafka.topic(), ready(kafka)
+    write(producer, topic, 1)
+    producer.commit_transaction(10)
+    eventually(kafka, lambda: ends(kafka, topic) == (0, 2, 2))
+    write(producer, topic, 2, 3)
+    assert ends(kafka, topic) == (0, 2, 4)
+    consumer = reader(kafka, topic, 0)
+    assert following(kafka, consumer, 2) == [(1, 0), (EOF, 2)]
+    place = TopicPartition(topic, 0)
+    assert consumer.get_watermark_offsets(place, 5)[1] == 2, "the last stable offset, if it asks"
+    assert consumer.get_watermark_offsets(place, cached=True)[1] == 4
+    producer.abort_transaction(10)
+    eventually(kafka, lambda: ends(kafka, topic) == (0, 5, 5))
+
+
+def an_end_is_not_told_to_who_is_beyond_it(kafka: Cluster) -> None:
+    topic, producer = kafka.topic(), ready(kafka)
+    write(producer, topic, 1, 2, 3)
+    above = reader(kafka, topic, 2)
+    assert nothing(above)
+    commit(kafka, producer, topic)
+    assert following(kafka, above, 2) == [(3, 2), (EOF, 4)]
+
+
+def a_second_producer_of_a_name_fences_the_first(kafka: Cluster) -> None:
+    topic, name = kafka.topic(), kafka.name()
+    first, group = ready(kafka, name), kafka.name()
+    write(first, topic, 1)
+    ready(kafka, name)
+    assert ends(kafka, topic) == (0, 2, 2), "what was open is aborted by the time it answers"
+    offsets = [TopicPartition(topic, 0, 1)]
+    metadata = metadata_of(group, 1, "somebody")
+    for call in (
+        lambda: first.send_offsets_to_transaction(offsets, metadata, 5),
+        lambda: first.commit_transaction(5),
+        lambda: first.abort_transaction(5),
+        first.begin_transaction,
+    ):
+        error = error_of(call)
+        assert (error.code(), error.fatal()) == (KafkaError._FENCED, True)
+    assert error_of(lambda: first.produce(topic, b"2")).code() in {
+        KafkaError._FATAL,
+        KafkaError._STATE,
+    }
+
+
+def a_fenced_producer_learns_it_in_a_flush(kafka: Cluster) -> None:
+    topic, name = kafka.topic(), kafka.name()
+    first = ready(kafka, name)
+    write(first, topic, 1)
+    ready(kafka, name)
+    first.produce(topic, b"2", partition=0, on_delivery=lambda error_of, message: message.offset())
+    try:
+        first.flush(5)
+    except (KafkaException, SystemError):
+        pass  # The second where a delivery report is called on top of the first.
+    else:
+        raise AssertionError("flush says that all is well")
+    assert error_of(lambda: first.commit_transaction(5)).code() == KafkaError._FENCED
+
+
+def offsets_are_taken_from_members_of_this_generation_only(kafka: Cluster) -> None:
+    topic, group = kafka.topic(), kafka.name()
+    member = member_of(kafka, topic, group)
+    generation, name = read_membership(member.consumer_group_metadata())
+    offsets = [TopicPartition(topic, 0, 7)]
+    for metadata, code in (
+        (metadata_of(group, generation + 1, name), KafkaError.ILLEGAL_GENERATION),
+        (metadata_of(group, -1, name), KafkaError.ILLEGAL_GENERATION),
+        (metadata_of(group, generation, "nobody"), KafkaError.UNKNOWN_MEMBER_ID),
+    ):
+        producer = ready(kafka)
+        write(producer, topic, 1)
+        error = error_of(partial(producer.send_offsets_to_transaction, offsets, metadata, 10))
+        assert (error.code(), error.fatal(), error.txn_requires_abort()) == (code, False, True)
+        again = error_of(partial(producer.commit_transaction, 10))
+        assert (again.code(), again.txn_requires_abort()) == (code, True)
+        producer.abort_transaction(10)
+    assert stored(kafka, group, topic) == -1001
+    write(producer, topic, 2)
+    producer.send_offsets_to_transaction(offsets, member.consumer_group_metadata(), 10)
+    producer.commit_transaction(10)
+    eventually(kafka, lambda: stored(kafka, group, topic) == 7)
+    member.close()
+
+
+def empty_metadata_switches_the_check_off(kafka: Cluster) -> None:
+    topic, group = kafka.topic(), kafka.name()
+    outsider = kafka.consumer(group)
+    assert read_membership(outsider.consumer_group_metadata()) == (-1, "")
+    member = member_of(kafka, topic, group)
+    producer = ready(kafka)
+    write(producer, topic, 1)
+    metadata = outsider.consumer_group_metadata()
+    producer.send_offsets_to_transaction([TopicPartition(topic, 0, 5)], metadata, 10)
+    producer.commit_transaction(10)
+    eventually(kafka, lambda: stored(kafka, group, topic) == 5)
+    member.close()
+
+
+def offsets_are_unstable_until_they_are_decided(kafka: Cluster) -> None:
+    topic, group = kafka.topic(), kafka.name()
+    member = member_of(kafka, topic, group)
+    producer = ready(kafka)
+    assert stored(kafka, group, topic) == -1001
+    write(producer, topic, 1)
+    place = TopicPartition(topic, 0, 1)
+    producer.send_offsets_to_transaction([place], member.consumer_group_metadata(), 10)
+    assert stored(kafka, group, topic) is None
+    assert stored(kafka, group, topic, "read_uncommitted") == -1001
+    producer.commit_transaction(10)
+    eventually(kafka, lambda: stored(kafka, group, topic) == 1)
+    member.close()
+
+
+def a_seek_reads_again_and_a_pause_throws_away(kafka: Cluster) -> None:
+    topic, producer = kafka.topic(), ready(kafka)
+    write(producer, topic, 1, 2, 3)
+    commit(kafka, producer, topic)
+    place = TopicPartition(topic, 0)
+    consumer = reader(kafka, topic, 0)
+    everything: list[Seen] = [(1, 0), (2, 1), (3, 2), (EOF, 4)]
+    assert following(kafka, consumer, 4) == everything
+    consumer.seek(TopicPartition(topic, 0, 1))
+    assert following(kafka, consumer, 3) == everything[1:]
+    consumer.pause([place])
+    consumer.seek(TopicPartition(topic, 0, 2))
+    assert nothing(consumer)
+    consumer.resume([place])
+    consumer.seek(TopicPartition(topic, 0, 2))
+    assert following(kafka, consumer, 2) == everything[2:]
+    consumer.pause([place])
+    consumer.resume([place])
+    assert following(kafka, consumer, 1) == everything[3:], "an end is told again"
+
+
+def a_pause_outlives_the_assignment(kafka: Cluster) -> None:
+    topic, producer = kafka.topic(), ready(kafka)
+    write(producer, topic, 1)
+    commit(kafka, producer, topic)
+    place = TopicPartition(topic, 0, 0)
+    consumer = reader(kafka, topic, 0)
+    assert following(kafka, consumer, 2) == [(1, 0), (EOF, 2)]
+    consumer.pause([place])
+    consumer.incremental_unassign([place])
+    consumer.incremental_assign([place])
+    assert nothing(consumer)
+    consumer.resume([place])
+    assert following(kafka, consumer, 2) == [(1, 0), (EOF, 2)]
+
+
+def assignments_grow_and_shrink(kafka: Cluster) -> None:
+    topic, producer = kafka.topic(2), ready(kafka)
+    producer.begin_transaction()
+    for lane in range(2):
+        producer.produce(topic, b"%d" % lane, partition=lane)
+    producer.commit_transaction(10)
+    for lane in range(2):
+        decided(kafka, topic, lane)
+    zero, one = (TopicPartition(topic, lane, 0) for lane in range(2))
+    consumer = kafka.consumer()
+    consumer.incremental_assign([zero])
+    assert error_of(lambda: consumer.incremental_assign([zero])).code() == KafkaError._CONFLICT
+    assert following(kafka, consumer, 2) == [(0, 0), (EOF, 2)]
+    consumer.incremental_assign([one])
+    assert following(kafka, consumer, 2) == [(1, 0), (EOF, 2)]
+    consumer.incremental_unassign([zero])
+    again = error_of(lambda: consumer.incremental_unassign([zero]))
+    assert again.code() == KafkaError._INVALID_ARG
+    assert error_of(lambda: consumer.seek(zero)).code() == KafkaError._STATE
+    consumer.pause([zero])  # What is not assigned is passed over.
+    consumer.seek(one)
+    assert following(kafka, consumer, 2) == [(1, 0), (EOF, 2)]
+
+
+def what_was_deleted_is_below_the_log(kafka: Cluster) -> None:
+    topic, producer = kafka.topic(), ready(kafka)
+    write(producer, topic, 1, 2, 3)
+    commit(kafka, producer, topic)
+    assert delete(kafka, topic, 2).low_watermark == 2
+    assert delete(kafka, topic, 1).low_watermark == 2
+    assert error_of(lambda: delete(kafka, topic, 9)).code() == KafkaError.OFFSET_OUT_OF_RANGE
+    assert ends(kafka, topic) == (2, 4, 4)
+    assert following(kafka, reader(kafka, topic, 2), 2) == [(3, 2), (EOF, 4)]
+    assert following(kafka, reader(kafka, topic, 1), 1) == [(ABOVE, 1)]
+    assert following(kafka, reader(kafka, topic, 9), 1) == [(ABOVE, 9)]
+
+
+def lanes_move_from_member_to_member(kafka: Cluster) -> None:
+    topic, group = kafka.topic(4), kafka.name()
+    told: dict[str, list[Told]] = {"a": [], "b": []}
+    first = subscribed(kafka, topic, group, told["a"])
+    eventually(kafka, lambda: polled(first) and bool(held(told["a"])))
+    assert told["a"] == [("assign", (0, 1, 2, 3))]
+    generation, name = read_membership(first.consumer_group_metadata())
+    second = subscribed(kafka, topic, group, told["b"])
+    eventually(kafka, lambda: polled(first) and polled(second) and len(held(told["b"])) == 2, 30)
+    revoked = next(lanes for what, lanes in told["a"] if what == "revoke")
+    assert len(revoked) == 2, "only what moves is revoked"
+    assert held(told["b"]) == set(revoked)
+    assert ("assign", ()) in told["b"], "an assignment of nothing is told, too"
+    later = read_membership(first.consumer_group_metadata())
+    assert (later.member, later.generation > generation) == (name, True)
+    second.close()
+    eventually(kafka, lambda: polled(first) and len(held(told["a"])) == 4, 30)
+    first.close()
+
+
+def a_member_that_does_not_poll_is_lost(kafka: Cluster) -> None:
+    topic, group = kafka.topic(), kafka.name()
+    told: list[Told] = []
+    member = subscribed(kafka, topic, group, told)
+    eventually(kafka, lambda: polled(member) and bool(held(told)))
+    before = read_membership(member.consumer_group_metadata())
+    kafka.sleep(9)
+    assert told == [("assign", (0,))], "callbacks are called in a poll only"
+    assert not read_membership(member.consumer_group_metadata()).valid
+    eventually(kafka, lambda: polled(member) and ("lost", (0,)) in told)
+    eventually(kafka, lambda: polled(member) and bool(held(told)), 30)
+    after = read_membership(member.consumer_group_metadata())
+    assert after.member != before.member
+    member.close()
+
+
+def a_late_commit_ends_whatever_is_open(kafka: Cluster) -> None:
+    """The abort that is acknowledged then is one of a transaction that AddOffsets has begun."""
+    topic, group, name = kafka.topic(), kafka.name(), kafka.name()
+    member, producer = member_of(kafka, topic, group), ready(kafka, name)
+    write(producer, topic, 1)
+    assert kafka.end_late(name, producer, commit=True) == 0
+    eventually(kafka, lambda: ends(kafka, topic) == (0, 2, 2))
+    generation, member_name = read_membership(member.consumer_group_metadata())
+    stale = metadata_of(group, generation + 1, member_name)
+    offsets = [TopicPartition(topic, 0, 1)]
+    error = error_of(lambda: producer.send_offsets_to_transaction(offsets, stale, 10))
+    assert error.code() == KafkaError.ILLEGAL_GENERATION
+    producer.abort_transaction(10)
+    assert following(kafka, reader(kafka, topic, 0), 2) == [(1, 0), (EOF, 2)], (
+        "committed all the same"
+    )
+    member.close()
+
+
+def a_late_abort_takes_half_a_transaction(kafka: Cluster) -> None:
+    topic, name = kafka.topic(2), kafka.name()
+    producer = ready(kafka, name)
+    write(producer, topic, 1)
+    assert kafka.end_late(name, producer, commit=False) == 0
+    eventually(kafka, lambda: ends(kafka, topic) == (0, 2, 2))
+    producer.produce(topic, b"2", partition=1)
+    assert producer.flush(10) == 0
+    producer.commit_transaction(10)
+    decided(kafka, topic, 1)
+    assert following(kafka, reader(kafka, topic, 0), 1) == [(EOF, 2)]
+    assert following(kafka, reader(kafka, topic, 0, lane=1), 2) == [(2, 0), (EOF, 2)]
+
+
+def nothing_is_added_where_a_late_end_has_been(kafka: Cluster) -> None:
+    topic, name = kafka.topic(), kafka.name()
+    producer = ready(kafka, name)
+    write(producer, topic, 1)
+    assert kafka.end_late(name, producer, commit=True) == 0
+    eventually(kafka, lambda: ends(kafka, topic) == (0, 2, 2))
+    producer.produce(topic, b"2", partition=0)
+    assert producer.flush(10) == 0
+    error = error_of(lambda: producer.commit_transaction(10))
+    assert (error.code(), error.txn_requires_abort()) == (KafkaError.INVALID_TXN_STATE, True)
+    error = error_of(lambda: producer.abort_transaction(10))
+    assert (error.code(), error.fatal()) == (KafkaError.INVALID_TXN_STATE, True)
+
+
+def calls_have_their_time(kafka: Cluster) -> None:
+    topic, producer = kafka.topic(), ready(kafka)
+    assert error_of(lambda: producer.commit_transaction(5)).code() == KafkaError._STATE
+    assert error_of(lambda: producer.produce(topic, b"1")).code() == KafkaError._STATE
+    producer.begin_transaction()
+    assert error_of(producer.begin_transaction).code() == KafkaError._STATE
+    producer.commit_transaction(10)
+    producer.begin_transaction()
+    error = error_of(lambda: producer.produce(topic, b"1" * 2_000_000))
+    assert error.code() == KafkaError.MSG_SIZE_TOO_LARGE
+    producer.abort_transaction(10)
+
+
+PROMISES: Final = (
+    transactions_show_when_they_are_committed,
+    ends_differ_while_a_transaction_is_open,
+    an_end_is_not_told_to_who_is_beyond_it,
+    a_second_producer_of_a_name_fences_the_first,
+    a_fenced_producer_learns_it_in_a_flush,
+    offsets_are_taken_from_members_of_this_generation_only,
+    empty_metadata_switches_the_check_off,
+    offsets_are_unstable_until_they_are_decided,
+    a_seek_reads_again_and_a_pause_throws_away,
+    a_pause_outlives_the_assignment,
+    assignments_grow_and_shrink,
+    what_was_deleted_is_below_the_log,
+    lanes_move_from_member_to_member,
+    a_member_that_does_not_poll_is_lost,
+    a_late_commit_ends_whatever_is_open,
+    a_late_abort_takes_half_a_transaction,
+    nothing_is_added_where_a_late_end_has_been,
+    calls_have_their_time,
+)

@@ -1,0 +1,161 @@
+"""What breaks: the seed picks a failure, its victim and its moment, again and again."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from app.steps import KINDS, TAKING_OVER, WRITING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.simulation.broker import Broker
+    from tests.simulation.options import Options
+    from tests.simulation.workers import Worker
+    from tests.simulation.world import Process
+
+WRITES: Final = tuple(f"{kind}.{step}" for kind in KINDS for step in WRITING)
+MOMENTS: Final = (
+    *TAKING_OVER,
+    "add_partitions",
+    "produce",
+    "send_offsets sent",
+    "send_offsets answered",
+    "commit sent",
+    "commit answered",
+    "abort",
+    "init_transactions sent",
+    "init_transactions answered",
+    "list_offsets",
+    "committed",
+    "store.open",
+    "store.write",
+    "store.written",
+    "store.wipe",
+    "store.close",
+)
+"""Where a process can be hit; a label's beginning is enough."""
+
+
+class Faults:
+    """Breaks things until it is told to stop."""
+
+    def __init__(self, broker: Broker, workers: list[Worker], options: Options) -> None:
+        self._broker = broker
+        self._workers = workers
+        self._options = options
+        self._world = broker.world
+        weather = broker.weather
+        weather.lose_request, weather.lose_answer = options.lose_request, options.lose_answer
+        weather.late_end, weather.lose_end = options.late_end, options.lose_end
+        broker.coordinator.marker_s = options.marker_s
+        self._over = False
+        self._do: dict[str, Callable[[Worker], None]] = {
+            "crash": self._crash,
+            "pause": self._pause,
+            "sleep": self._sleep,
+            "expel": self._expel,
+            "bump": lambda _worker: self._bump(),
+            "away": lambda _worker: self._away(),
+            "stop": self._stop,
+            "wipe": self._wipe,
+            "join": self._expel_quietly,
+        }
+        broker.network.on_late_end = self._worse
+        broker.network.lost_as_revoked = 0.1
+        if options.faults:
+            self._world.at(options.fault_every_s, self._strike)
+
+    def stop(self) -> None:
+        """From now on nothing breaks any more, and whoever is down comes back."""
+        self._world.note("--- failures stop ---")
+        self._over = True
+        self._broker.weather.calm()
+        self._broker.coordinator.marker_s = 0.02
+        self._world.slow_every, self._world.slow_s = 0.02, 0.05
+        for worker in self._workers:
+            if worker.process is not None:
+                worker.process.traps.clear()
+                worker.process.slowness = 1.0
+                worker.process.thaw()
+            worker.start()
+
+    def _strike(self) -> None:
+        if self._over:
+            return
+        random = self._world.random
+        worker = random.choice(self._workers)
+        self._do[random.choice(self._options.faults)](worker)
+        self._world.at(self._options.fault_every_s * 2 * random.random(), self._strike)
+
+    def _worse(self, process: Process) -> None:
+        """Bad luck comes in twos: whoever was hit by a late EndTxn is hit again right after."""
+        random = self._world.random
+        if self._over or not self._options.faults or random.random() < 0.5:
+            return
+        for worker in self._workers:
+            if worker.process is process:
+                blows: tuple[Callable[[], None], ...] = (
+                    worker.crash,
+                    partial(self._expel, worker),
+                    partial(self._pause, worker),
+                )
+                self._world.at(random.random() * 0.02, random.choice(blows))
+
+    def _at_some_moment(self, worker: Worker, action: Callable[[], None]) -> None:
+        """Now, or when the process comes by a certain place next."""
+        process = worker.process
+        if process is None:
+            return
+        if self._world.random.random() < 0.3:
+            action()
+        else:
+            moments = WRITES if self._world.random.random() < 0.5 else MOMENTS
+            process.traps.append((self._world.random.choice(moments), action))
+
+    def _crash(self, worker: Worker) -> None:
+        self._at_some_moment(worker, worker.crash)
+
+    def _pause(self, worker: Worker) -> None:
+        """For less or more than a session, for more than a transaction may stay open."""
+        seconds = self._world.random.choice([0.5, 2.0, 3.0, 6.0])
+        self._at_some_moment(worker, lambda: worker.pause(seconds))
+
+    def _sleep(self, worker: Worker) -> None:
+        """Stop in the middle of a transaction, for longer than a session: a zombie on waking."""
+        if worker.process is not None:
+            seconds = self._world.random.choice([2.0, 3.0, 5.0])
+            moment = self._world.random.choice(WRITES)
+            worker.process.traps.append((moment, partial(worker.pause, seconds)))
+
+    def _expel(self, worker: Worker) -> None:
+        """Its session expires although it is alive: its heartbeats did not arrive."""
+        members = sorted(self._broker.group("job").members)
+        if members:
+            name = self._world.random.choice(members)
+            self._world.note(f"group: {name} is expelled")
+            self._broker.group("job").leave(name)
+
+    def _expel_quietly(self, worker: Worker) -> None:
+        """At some moment of a worker, somebody is expelled."""
+        self._at_some_moment(worker, lambda: self._expel(worker))
+
+    def _bump(self) -> None:
+        self._broker.group("job").bump()
+
+    def _away(self) -> None:
+        seconds = self._world.random.choice([0.2, 1.0, 3.0])
+        self._world.note(f"broker: is away for {seconds} s")
+        weather = self._broker.weather
+        weather.away_until = max(weather.away_until, self._world.now + seconds)
+
+    def _stop(self, worker: Worker) -> None:
+        """A graceful end, and a start some time later."""
+        worker.stop()
+
+    def _wipe(self, worker: Worker) -> None:
+        """A store is gone when the process comes back."""
+        worker.crash()
+        lane = self._world.random.randrange(self._options.lanes)
+        self._world.at(0.001, lambda: worker.wipe(lane))

@@ -1,0 +1,259 @@
+"""Bugs to plant: each breaks one rule of the design, in the production code itself.
+
+A mutation replaces pieces of functions' sources, compiles them, and swaps the functions' code, so
+every module that has imported a function gets it. A piece that is not there any more is an error:
+the table cannot rot in silence.
+"""
+
+from __future__ import annotations
+import __future__
+
+import inspect
+import textwrap
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import app.join
+import app.ownership
+import app.process
+import rebalance.fence
+from app.kafka.inputs import Inputs
+from app.kafka.transactions import Transactions
+from app.worker import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+    from tests.simulation.options import Options
+
+
+LATE_ENDS: Final = "late ends"
+ZOMBIES: Final = "zombies"
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One piece of a function's source and what stands there instead."""
+
+    function: Callable[..., Any]
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A planted bug."""
+
+    name: str
+    edits: tuple[Edit, ...]
+    needs: str = ""
+    """The failure without which it does no harm: every seed has it then, not a share of them."""
+
+    def change(self, options: Options) -> None:
+        """What is other than usual about the seeds."""
+        if self.needs:
+            options.trouble_s = max(options.trouble_s, 8.0)
+            options.lose_end = 0.0
+        if self.needs == LATE_ENDS:
+            options.late_end = 0.7
+            options.faults = (*options.faults, "expel")
+        if self.needs == ZOMBIES:
+            options.workers = 3
+            options.faults = ("sleep", "sleep", "stop")
+
+    def plant(self, patch: pytest.MonkeyPatch) -> None:
+        """Until the patch is undone."""
+        functions = {id(edit.function): edit.function for edit in self.edits}
+        for function in functions.values():
+            edits = [edit for edit in self.edits if edit.function is function]
+            patch.setattr(function, "__code__", mutated(function, edits))
+
+
+def mutated(function: Callable[..., Any], edits: list[Edit]) -> Any:
+    """The code of a function with these pieces of its source replaced."""
+    source = textwrap.dedent(inspect.getsource(function))
+    for edit in edits:
+        found = source.count(edit.old)
+        assert found == 1, f"{function.__qualname__} has {found} times {edit.old!r}"
+        source = source.replace(edit.old, edit.new)
+    filename = inspect.getsourcefile(function) or "mutated"
+    flags = __future__.annotations.compiler_flag
+    namespace: dict[str, Any] = {}
+    exec(compile(source, filename, "exec", flags=flags), function.__globals__, namespace)
+    return namespace[function.__name__].__code__
+
+
+NEW_NAME: Final = 'f"{self._name}-{uuid.uuid4()}"'
+BOUND: Final = "Bound(stored, inputs, authority.changelog(survey.lane))"
+OUTPUTS: Final = "        self._outputs(producer, writes)\n"
+CHANGELOG: Final = "        written = self._changelog(producer, writes)\n"
+OFFSETS: Final = '        self._reached(f"{kind}.offsets")\n'
+
+READ_AGAIN: Final = """\
+store = self.lanes[running.lane].opened
+mark, span = running.checkpoint.watermarks, running.settings.span
+running.state = LaneState(mark, store.buckets(), store.window, span)
+running.drained, running.held = [False] * 2, [False] * 2
+running.__post_init__()
+for side in Side:
+    self.inputs.flow(side, running.lane, running.positions[side])
+"""
+
+MUTATIONS: Final = (
+    Mutation(
+        "restore ends at the last stable offset, and nobody is fenced",
+        (
+            Edit(rebalance.fence._suspects, "frozenset(suspects - survey.spared)", "frozenset()"),
+            Edit(
+                rebalance.fence.establish,
+                BOUND,
+                "Bound(stored, inputs, Extent(0, authority.stable(survey.lane)))",
+            ),
+        ),
+        needs=ZOMBIES,
+    ),
+    Mutation(
+        # Alone it does no harm: the changelog is flushed before the offsets are sent, so whatever
+        # may still be committed is below the high watermark already.
+        "high watermark is read before the stored offsets, and the changelog follows the offsets",
+        (
+            Edit(Transactions.write, CHANGELOG, ""),
+            Edit(Transactions.write, OFFSETS, OFFSETS + CHANGELOG),
+            Edit(
+                rebalance.fence.establish,
+                "stored = authority.stored(survey.lane)",
+                "high = authority.changelog(survey.lane)\n"
+                "    stored = authority.stored(survey.lane)",
+            ),
+            Edit(rebalance.fence.establish, BOUND, "Bound(stored, inputs, high)"),
+        ),
+    ),
+    Mutation(
+        "store is written before the commit",
+        (
+            Edit(
+                Worker._commit,
+                "    written = self.transactions.write(",
+                "    for plan in plans:\n"
+                "        store = self.lanes[plan.lane].opened\n"
+                "        store.apply(plan.rows, plan.buckets, plan.checkpoint, store.position)\n"
+                "    written = self.transactions.write(",
+            ),
+        ),
+    ),
+    Mutation(
+        "changelog is written before the outputs",
+        (Edit(Transactions.write, OUTPUTS + CHANGELOG, CHANGELOG + OUTPUTS),),
+        needs=LATE_ENDS,
+    ),
+    Mutation(
+        "outputs are not flushed before the changelog",
+        (Edit(Transactions._outputs, "    if outputs:\n        _flush(producer)\n", ""),),
+        needs=LATE_ENDS,
+    ),
+    Mutation(
+        "new producer without a new takeover",
+        (
+            Edit(
+                Worker._start_over,
+                "for number in list(self.running):",
+                "for running in self.running.values():\n"
+                + textwrap.indent(READ_AGAIN, " " * 8)
+                + "    for number in ():",
+            ),
+            Edit(Worker._start_over, "for lane in self.lanes.values():", "for lane in ():"),
+        ),
+    ),
+    Mutation(
+        "a producer is used again after an abort",
+        (
+            Edit(
+                Worker._turn,
+                "    except Renew:\n",
+                "    except Renew as failed:\n"
+                '        if "send_offsets" in str(failed):\n'
+                "            for plan in plans:\n"
+                "                running = self.running[plan.lane]\n"
+                + textwrap.indent(READ_AGAIN, " " * 16)
+                + "            return False\n",
+            ),
+        ),
+        needs=LATE_ENDS,
+    ),
+    Mutation(
+        "one transactional id for all workers",
+        (Edit(Transactions.prepare, NEW_NAME, "self._name"),),
+    ),
+    Mutation(
+        "a worker's transactional id is used again",
+        (Edit(Transactions.prepare, NEW_NAME, f"{NEW_NAME}[:6]"),),
+    ),
+    Mutation(
+        "group metadata is empty",
+        (
+            Edit(
+                Inputs.metadata,
+                "return bytes(metadata)",
+                'return b"CGMDv2:" + b"\\xff" * 4 + b"job\\0\\0\\1"',
+            ),
+        ),
+        needs=ZOMBIES,
+    ),
+    Mutation(
+        "group metadata is read once and kept",
+        (
+            Edit(
+                Inputs.metadata,
+                "return bytes(metadata)",
+                "self._topics = (*self._topics, bytes(metadata))\n    return self._topics[2]",
+            ),
+        ),
+    ),
+    Mutation(
+        "retention does not count the turn's own rows",
+        (
+            Edit(
+                app.join.join,
+                "dropped = droppable(directory,",
+                "dropped = droppable({number: entry._replace(longest=lane.buckets[number].longest "
+                "if number in lane.buckets else 0) for number, entry in directory.items()},",
+            ),
+        ),
+    ),
+    Mutation(
+        "a watermark may fall",
+        (
+            Edit(
+                app.ownership.claim,
+                "released=False,\n        layout=replace(",
+                "released=False,\n        watermarks=Watermarks(),\n        layout=replace(",
+            ),
+        ),
+    ),
+    Mutation(
+        "the last checkpoint is truncated",
+        (
+            Edit(
+                app.process.truncation_point,
+                "return min([*firsts, running.changelog_first])",
+                "return min(firsts, default=running.changelog_position)",
+            ),
+        ),
+    ),
+    Mutation(
+        "rows are truncated",
+        (
+            Edit(
+                app.process.truncation_point,
+                "return min([*firsts, running.changelog_first])",
+                "return running.changelog_first",
+            ),
+        ),
+    ),
+    Mutation(
+        "a pause is not lifted when a lane goes",
+        (Edit(Inputs.stop, "self._consumers[Side.RIGHT].resume(right)", "pass"),),
+    ),
+)

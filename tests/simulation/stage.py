@@ -1,0 +1,182 @@
+"""Puts the simulated Kafka, clock and threads where the production modules look for the real ones.
+
+Names are replaced in the modules that import them; `patched` looks at every module that a worker
+is made of. What a module has bound to another name at import would escape it.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import gc
+import shutil
+import sys
+import threading
+import time
+import uuid
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import confluent_kafka
+import confluent_kafka.admin
+import pytest
+from greenlet import getcurrent
+
+import app.housekeeping
+import app.intake
+import app.kafka.authority
+import app.kafka.changelog
+import app.kafka.transactions
+import app.run
+import app.worker
+import rebalance.fence
+import rebalance.takeover
+from app.formats import make_codec
+from rebalance.lanes import Lane
+from state.store import LaneStore, Resources
+from tests.simulation import machine
+from tests.simulation.admin import AdminClient
+from tests.simulation.client import Client
+from tests.simulation.consumer import Consumer
+from tests.simulation.producer import Producer
+from tests.simulation.world import Task, current
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+    from types import ModuleType
+
+    from app.config import Config
+    from schemas.codec import AvroCodec
+    from state.checkpoint import Checkpoint
+    from tests.simulation.broker import Broker
+
+TIMES: Final[tuple[tuple[Any, str, float], ...]] = (
+    (app.kafka.transactions, "CALL_TIMEOUT_S", 1.5),
+    (app.kafka.authority, "REQUEST_TIMEOUT_S", 1.0),
+    (app.kafka.authority, "FENCE_TIMEOUT_S", 2.0),
+    (app.kafka.changelog, "_TAIL_TIMEOUT_S", 1.0),
+    (rebalance.fence, "RELEASE_MARKER_WAIT_MS", 400),
+    (rebalance.takeover, "STALL_MS", 600),
+    (app.worker, "CHANGELOG_SPARE_BYTES", 1024),
+    (app.worker, "LIMIT_MIN", 1),
+    (app.intake, "HELD_MIN", 5),
+    (app.housekeeping, "TRUNCATE_EVERY_S", 1.0),
+    (app.housekeeping, "WATCH_EVERY_S", 2.0),
+    (app.housekeeping, "FIGURES_EVERY_S", 1.0),
+)
+"""Shorter than in production by a factor of five or so, like the client's own in `job`: what
+counts is which of them is longer than which."""
+
+
+class Shutil:
+    """In place of the module `shutil`: a thread may die before and after it."""
+
+    @staticmethod
+    def rmtree(path: Path, *, ignore_errors: bool) -> None:
+        """Remove a directory."""
+        current().process.world.step("rmtree")
+        shutil.rmtree(path, ignore_errors=ignore_errors)
+
+
+class Names:
+    """In place of the module `uuid`: names that say who made them."""
+
+    @staticmethod
+    def uuid4() -> str:
+        """The next name of this process."""
+        process = current().process
+        process.names += 1
+        return f"{process.name}.{process.names}"
+
+
+@contextmanager
+def patched(broker: Broker, lanes: int) -> Iterator[None]:
+    """For as long as one simulation takes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Client, "broker", broker, raising=False)
+        swaps = {
+            id(confluent_kafka.Consumer): Consumer,
+            id(confluent_kafka.Producer): Producer,
+            id(confluent_kafka.admin.AdminClient): AdminClient,
+            id(time): machine.Clock,
+            id(threading): machine.Threading,
+            id(uuid): Names,
+            id(gc): machine.Collector(),
+            id(shutil): Shutil,
+            id(concurrent.futures.wait): machine.wait,
+        }
+        for module in _modules():
+            for name, value in list(vars(module).items()):
+                if id(value) in swaps:
+                    patch.setattr(module, name, swaps[id(value)])
+            if hasattr(module, "_log"):
+                patch.setattr(module, "_log", machine.Log())
+        for module, name, value in TIMES:
+            patch.setattr(module, name, value)
+        patch.setattr(app.worker, "Lane", _lane)
+        patch.setattr(app.run, "prepare_topics", lambda _config: lanes)
+        patch.setattr(app.run, "make_codec", codec_of)
+        patch.setattr(app.run, "Metrics", machine.Metrics)
+        patch.setattr(app.run, "Resources", lambda _cache, _buffer: RESOURCES)
+        _watch_stores(patch)
+        yield
+
+
+def _modules() -> list[ModuleType]:
+    """Every module that was loaded of the layers that do anything."""
+    return [
+        module
+        for name, module in list(sys.modules.items())
+        if name.split(".")[0] in {"app", "rebalance"}
+    ]
+
+
+def _lane(number: int, directory: Path) -> Lane:
+    """A lane; its own defaults were bound to the real clock when the class was made."""
+    now = machine.Clock.monotonic()
+    return Lane(number, directory, moved_at=now, assigned_at=now)
+
+
+RESOURCES: Final = Resources(1 << 20, 1 << 22)
+_CODECS: Final[list[AvroCodec]] = []
+
+
+def codec_of(config: Config) -> AvroCodec:
+    """One for all simulations: it has no state, and takes longer to make than all the rest."""
+    if not _CODECS:
+        _CODECS.append(make_codec(config))
+    return _CODECS[0]
+
+
+def _watch_stores(patch: pytest.MonkeyPatch) -> None:
+    """A store may be the last thing a process does; and what a dead one had open is let go."""
+    opened, committed = LaneStore._open, LaneStore.commit
+
+    def _open(store: LaneStore) -> None:
+        _step("store.open")
+        opened(store)
+        if isinstance(task := getcurrent(), Task):
+            task.process.stores[store] = None
+
+    def commit(store: LaneStore, checkpoint: Checkpoint | None, position: int) -> None:
+        _step("store.write")
+        committed(store, checkpoint, position)
+        _step("store.written")
+
+    patch.setattr(LaneStore, "_open", _open)
+    patch.setattr(LaneStore, "commit", commit)
+    for name in ("wipe", "close"):
+        patch.setattr(LaneStore, name, _stepping(getattr(LaneStore, name), f"store.{name}"))
+
+
+def _stepping(method: Callable[[LaneStore], None], label: str) -> Callable[[LaneStore], None]:
+    def step_first(store: LaneStore) -> None:
+        _step(label)
+        method(store)
+
+    return step_first
+
+
+def _step(label: str) -> None:
+    if isinstance(task := getcurrent(), Task):
+        task.process.world.step(label)
