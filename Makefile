@@ -32,10 +32,6 @@ simulate: setup
 chaos: setup
 	$(BIN)/pytest -m long -s $(ARGS)
 
-# Schedules of failures over the production code: SEEDS=20000 runs many, SEED=17 shows one.
-simulate: setup
-	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),20000))
-
 demo: setup
 	$(BIN)/spanjoin demo
 
