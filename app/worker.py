@@ -166,7 +166,13 @@ class Worker:
         wait(self.copies.busy, CLOSE_TIMEOUT_S)
 
     def close(self) -> None:
-        """Leave the group and close the clients; may hang, so on a thread that may be left."""
+        """Leave the group and close the clients; may hang, so on a thread that may be left.
+
+        Whatever `leave` has not released is not released by the group's last callback either: if a
+        store could not be written, memory is behind what was committed, and a release would hand
+        the lane over as it was before its newest turn.
+        """
+        self.running.clear()
         self.inputs.close()
         self.reader.close()
 
