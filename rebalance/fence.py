@@ -9,6 +9,7 @@ How the order goes wrong when it is another one:
 4. Offsets are read while they are stable and *before* the high watermark. Were they read after
    it, a turn committed in between would put them ahead of a checkpoint that is about to be
    replayed, and a healthy lane would stop with a false alarm.
+5. The inputs' ends are read last: no position below that high watermark is beyond them.
 
 Only names found in the log are fenced, never the live producer's own, and each at most once per
 assignment: two claimants that fenced each other's current names would do so for ever.
@@ -70,7 +71,7 @@ class Survey:
 
 
 def establish(authority: Authority, survey: Survey) -> Fenced | None:
-    """Fence the former owners of a lane, then read stored offsets and the bound, in this order.
+    """Fence the former owners, then read stored offsets, bound and inputs' ends, in this order.
 
     None: more of the changelog is decided than was replayed, so who wrote last is not known yet;
     replay on and ask again.
@@ -81,8 +82,8 @@ def establish(authority: Authority, survey: Survey) -> Fenced | None:
     for name in sorted(names):
         authority.fence(name)
     stored = authority.stored(survey.lane)
-    inputs = authority.inputs(survey.lane)
-    return Fenced(names, Bound(stored, inputs, authority.changelog(survey.lane)))
+    changelog = authority.changelog(survey.lane)
+    return Fenced(names, Bound(stored, authority.inputs(survey.lane), changelog))
 
 
 def _suspects(authority: Authority, survey: Survey) -> frozenset[str] | None:

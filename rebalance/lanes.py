@@ -78,6 +78,8 @@ class Lane:
     audit: Audit | None = None
     surveyed: int = -1
     """Position of the last survey that came too early: replay past it before the next."""
+    record_seen: int = -1
+    """Offset of the newest committed changelog record that was delivered."""
     end_seen: int = -1
     """Offset of the newest partition EOF of the changelog: everything below it was delivered."""
     fenced: set[str] = field(default_factory=set)
@@ -99,6 +101,7 @@ class Lane:
             self.bound = None
             self.audit = None
             self.surveyed = -1
+            self.record_seen = -1
             self.end_seen = -1
 
     @property

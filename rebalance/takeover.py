@@ -179,6 +179,7 @@ class Takeovers:
         lane.moved_at = time.monotonic()
         if value is not None:
             lane.replay.feed(offset, decode_turn(value))
+            lane.record_seen = offset
             return
         lane.replay.flush()
         lane.end_seen = offset
@@ -225,8 +226,13 @@ class Takeovers:
         if lane.end_seen < bound.changelog.end:
             if time.monotonic() - lane.moved_at > STALL_MS / 1000:
                 # Somebody's transaction is open in the tail: survey it again, from where we are.
-                lane.surveyed = -1
-                lane.signal(Signal.STALLED)
+                self._survey_again(lane)
+            return False
+        if lane.record_seen >= bound.changelog.end:
+            # Somebody has written since the bound was read: we slept, and the lane is another's.
+            # What was read before that says nothing of the checkpoint that we have now, and must
+            # not stop the job. The next poll tells of the loss.
+            self._survey_again(lane)
             return False
         if not self._audited(lane, replay):
             return False
@@ -238,6 +244,12 @@ class Takeovers:
             self.observe(lane, "bounds_accepted", why=str(mismatch))
         self.forget(lane)
         return True
+
+    def _survey_again(self, lane: Lane) -> None:
+        """Back to where the changelog's tail is looked at."""
+        lane.surveyed = -1
+        lane.audit = None
+        lane.signal(Signal.STALLED)
 
     def _audited(self, lane: Lane, replay: Replay) -> bool:
         """Whether the stored rows are what the directory says; one bounded step of looking.
