@@ -25,6 +25,7 @@ from app.rows import plain
 from schemas.match_id import match_id
 from schemas.partition import lane_of
 from schemas.records import Side
+from state.retention import is_retained
 from state.window import overlapping
 
 if TYPE_CHECKING:
@@ -141,15 +142,21 @@ class Questions:
 def describe(running: Running, key: bytes, codec: AvroCodec) -> dict[str, Any]:
     """What the lane's committed state says of a key: its rows and their matches, JSON-ready.
 
-    Rows past their retention are in the output topic only, and so are their matches. Raises
-    Unanswerable.
+    Rows past their retention are in the output topic only, and so are their matches: how long
+    memory or store keep them is an accident. Raises Unanswerable.
     """
     window = running.state.windows.peek(key)
-    left, right = ([row for shelf in side.shelves for row in shelf.rows] for side in window.sides)
+    mark = running.checkpoint.watermarks.lane
+    horizon = running.settings.lateness + running.settings.max_interval
+    left, right = (
+        [row for shelf in side.shelves for row in shelf.rows if is_retained(row[0], mark, horizon)]
+        for side in window.sides
+    )
     found = (
         _match(row, other)
         for row in left
         for other in overlapping(window.sides[Side.RIGHT], row[1], row[0])
+        if is_retained(other[0], mark, horizon)
     )
     matches = list(islice(found, ANSWER_MAX))
     if len(left) + len(right) + len(matches) >= ANSWER_MAX:
@@ -160,7 +167,7 @@ def describe(running: Running, key: bytes, codec: AvroCodec) -> dict[str, Any]:
     return {
         "lane": running.lane,
         "epoch": running.checkpoint.epoch,
-        "watermark": running.checkpoint.watermarks.lane,
+        "watermark": mark,
         "rows": {
             "left": [_row(row, codec) for row in sorted(left)],
             "right": [_row(row, codec) for row in sorted(right)],
