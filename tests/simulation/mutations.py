@@ -86,7 +86,7 @@ def mutated(function: Callable[..., Any], edits: list[Edit]) -> Any:
 
 
 NEW_NAME: Final = 'f"{self._name}-{uuid.uuid4()}"'
-BOUND: Final = "Bound(stored, inputs, authority.changelog(survey.lane))"
+BOUND: Final = "Bound(stored, authority.inputs(survey.lane), changelog)"
 OUTPUTS: Final = "        self._outputs(producer, writes)\n"
 CHANGELOG: Final = "        written = self._changelog(producer, writes)\n"
 OFFSETS: Final = '        self._reached(f"{kind}.offsets")\n'
@@ -109,7 +109,8 @@ MUTATIONS: Final = (
             Edit(
                 rebalance.fence.establish,
                 BOUND,
-                "Bound(stored, inputs, Extent(0, authority.stable(survey.lane)))",
+                "Bound(stored, authority.inputs(survey.lane), "
+                "Extent(0, authority.stable(survey.lane)))",
             ),
         ),
         needs=ZOMBIES,
@@ -127,7 +128,11 @@ MUTATIONS: Final = (
                 "high = authority.changelog(survey.lane)\n"
                 "    stored = authority.stored(survey.lane)",
             ),
-            Edit(rebalance.fence.establish, BOUND, "Bound(stored, inputs, high)"),
+            Edit(
+                rebalance.fence.establish,
+                BOUND,
+                "Bound(stored, authority.inputs(survey.lane), high)",
+            ),
         ),
     ),
     Mutation(

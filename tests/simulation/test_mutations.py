@@ -15,6 +15,7 @@ from tests.simulation.simulation import simulate
 SEEDS_MAX = 300
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
 def test_a_planted_bug_is_found(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     mutation.plant(monkeypatch)
