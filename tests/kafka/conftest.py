@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -16,6 +17,14 @@ if TYPE_CHECKING:
 
 LANES: Final = 28
 """More than any one file has tests."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def orderly_end() -> Iterator[None]:
+    """SIGTERM is like Ctrl-C: fixtures still end the workers they started."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture(scope="session")

@@ -157,7 +157,7 @@ def await_taken(kafka: Harness, job: Job, count: int) -> None:
 
 
 def test_a_history_is_joined_as_if_read_in_order_by_any_worker(kafka: Harness) -> None:
-    """Wild input, so that what is late depends on the order: one worker, then killed ones."""
+    """Wild input: what is late depends on the order. One worker, then one that is killed."""
     kafka.create_topics(LANES)
     oracles = wild_history(kafka, 3)
     kafka.start(kafka.write_config())
@@ -165,10 +165,9 @@ def test_a_history_is_joined_as_if_read_in_order_by_any_worker(kafka: Harness) -
 
     again = second_job(kafka)
     small = kafka.write_config(text="[turn]\nmax_records = 5\n", name="again.toml", job=again)
-    for share in (0.3, 0.6):
-        worker = kafka.start(small)
-        await_taken(kafka, again, int(share * 2 * EVENTS * LANES))
-        worker.kill()
+    worker = kafka.start(small)
+    await_taken(kafka, again, EVENTS * LANES)
+    worker.kill()
     kafka.start(small)
     check(kafka, again, oracles)
 
@@ -176,7 +175,7 @@ def test_a_history_is_joined_as_if_read_in_order_by_any_worker(kafka: Harness) -
 @pytest.mark.parametrize("first", [LEFT, RIGHT])
 def test_one_side_may_come_long_before_the_other(kafka: Harness, first: str) -> None:
     kafka.create_topics(LANES)
-    stream = random_stream(21, 8_000, keys=200, lanes=LANES, step=0.02)
+    stream = random_stream(21, 6_000, keys=200, lanes=LANES, step=0.02)
     by_side: dict[str, list[Sent]] = {LEFT: [], RIGHT: []}
     for record in stream.records:
         by_side[record.side].append(record)
@@ -192,7 +191,7 @@ def test_one_side_may_come_long_before_the_other(kafka: Harness, first: str) -> 
 
 def test_a_history_from_the_beginning_gives_the_matches_there_were_live(kafka: Harness) -> None:
     kafka.create_topics(LANES)
-    stream = random_stream(22, 12_000, keys=200, lanes=LANES, step=0.02)
+    stream = random_stream(22, 9_000, keys=200, lanes=LANES, step=0.02)
     kafka.start(kafka.write_config())
     with Load(kafka, stream, 3):
         pass

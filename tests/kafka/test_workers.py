@@ -46,7 +46,7 @@ def test_any_number_of_workers_gives_the_same_result(kafka: Harness, workers: in
         kafka.start(config)
     kafka.await_running(*kafka.workers)
     kafka.await_(lambda: sum(shares(kafka)) == lanes, 60, lambda: str(shares(kafka)))
-    stream = random_stream(workers, 25_000, keys=400, lanes=lanes, step=0.02)
+    stream = random_stream(workers, 15_000, keys=300, lanes=lanes, step=0.02)
     stream.send(kafka, kafka.job)
     check(kafka, stream)
     for worker in kafka.workers:
@@ -56,9 +56,9 @@ def test_any_number_of_workers_gives_the_same_result(kafka: Harness, workers: in
 def test_workers_that_come_and_go_under_load_change_nothing(kafka: Harness) -> None:
     kafka.create_topics(5)
     config = kafka.write_config()
-    stream = random_stream(11, 30_000, keys=500, lanes=5, step=0.02)
+    stream = random_stream(11, 20_000, keys=400, lanes=5, step=0.02)
     first = kafka.start(config)
-    with Load(kafka, stream, 12) as load:
+    with Load(kafka, stream, 9) as load:
         load.await_taken(0.05)
         second = kafka.start(config)
         kafka.await_running(second)
@@ -79,7 +79,7 @@ def test_workers_that_come_and_go_under_load_change_nothing(kafka: Harness) -> N
 def test_workers_killed_under_load_change_nothing(kafka: Harness) -> None:
     kafka.create_topics(8)
     config = kafka.write_config(text="[turn]\nmax_records = 300\n")
-    stream = random_stream(12, 40_000, keys=600, lanes=8, step=0.02)
+    stream = random_stream(12, 30_000, keys=500, lanes=8, step=0.02)
     workers = [kafka.start(config) for _ in range(3)]
 
     def start_again(number: int) -> None:
@@ -87,7 +87,7 @@ def test_workers_killed_under_load_change_nothing(kafka: Harness) -> None:
         directory = {"SPANJOIN_STATE__DIR": str(kafka.directory / f"state-{number + 1}")}
         workers[number] = kafka.start(config, environ=directory)
 
-    with Load(kafka, stream, 14) as load:
+    with Load(kafka, stream, 12) as load:
         load.await_taken(0.1)
         workers[0].kill()
         load.await_taken(0.25)
@@ -109,9 +109,9 @@ def test_workers_killed_under_load_change_nothing(kafka: Harness) -> None:
 def test_a_worker_that_sleeps_through_its_session_adds_nothing(kafka: Harness) -> None:
     kafka.create_topics(4)
     config = kafka.write_config(text="[turn]\nmax_records = 300\n")
-    stream = random_stream(13, 25_000, keys=400, lanes=4, step=0.02)
+    stream = random_stream(13, 15_000, keys=300, lanes=4, step=0.02)
     sleeper = kafka.start(config)
-    with Load(kafka, stream, 10) as load:
+    with Load(kafka, stream, 7) as load:
         load.await_taken(0.1)
         kafka.start(config)
         load.await_taken(0.2)
@@ -127,7 +127,7 @@ def test_workers_of_the_newer_group_protocol(kafka: Harness) -> None:
     kafka.quick_session = False
     kafka.create_topics(4)
     config = kafka.write_config(text='[kafka.consumer]\n"group.protocol" = "consumer"\n')
-    stream = random_stream(15, 20_000, keys=300, lanes=4, step=0.02)
+    stream = random_stream(15, 12_000, keys=300, lanes=4, step=0.02)
     first = kafka.start(config)
     kafka.await_running(first)
     with Load(kafka, stream, 6) as load:
