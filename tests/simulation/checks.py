@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from schemas.records import Event, Kind, Record, Side
 from tests.kafka.avro import decode_match
@@ -12,12 +12,18 @@ from tests.oracle import Emitted, Oracle
 from tests.simulation.fold import Changelog, Turn, Wrong, state_of
 from tests.simulation.log import Fate
 from tests.simulation.options import LATENESS, MAX_INTERVAL
-from tests.simulation.workload import TOPICS
+from tests.simulation.workload import HORIZON, TOPICS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from schemas.codec import AvroCodec
     from state.store import LaneStore
     from tests.simulation.broker import Broker
+
+
+Counted = dict[tuple[int, str, int], tuple[bool, bool]]
+"""By lane, writer and sequence of a turn: whether each side counted in its watermark."""
 
 
 def check(condition: bool, text: str) -> None:
@@ -26,10 +32,19 @@ def check(condition: bool, text: str) -> None:
         raise Wrong(text)
 
 
+class Asked(NamedTuple):
+    """A question to a worker, and how many turns of the lane were committed when it was put."""
+
+    lane: int
+    key: bytes
+    turns: int
+
+
 class Checks:
     """All invariants of one run."""
 
     def __init__(self, broker: Broker, lanes: int) -> None:
+        self.counted: Counted = {}
         self._broker = broker
         self._lanes = lanes
         self._names: set[str] = set()
@@ -56,6 +71,21 @@ class Checks:
         check(same, f"{where}: {store.checkpoint} instead of {expected.checkpoint}")
         check(store.buckets() == expected.buckets, f"{where}: another directory")
         check(dict(store.scan()) == expected.rows, f"{where}: other rows than were committed")
+
+    def answer(self, question: Asked, answer: Mapping[str, Any]) -> None:
+        """A linearizable answer is the lane as it was at some moment since it was asked for."""
+        turns = self.turns(question.lane)
+        found = {row["id"] for rows in answer["rows"].values() for row in rows}
+        moments = [
+            {row.id for row in state_of(turns[:count]).live(question.key, HORIZON)}
+            for count in range(question.turns, len(turns) + 1)
+        ]
+        text = f"lane {question.lane}: {question.key!r} has {found}, should be one of {moments}"
+        check(found in moments, text)
+
+    def turns(self, lane: int) -> list[Turn]:
+        """What is committed by now."""
+        return self.changelogs[lane].turns(0, self.changelogs[lane].log.high)
 
     def changelog(self, lane: int) -> list[Turn]:
         """Epochs, sequences, positions and watermarks of a lane only ever go forward."""
@@ -135,8 +165,12 @@ class Checks:
                 ]
                 ranked.append(_ranked(oracle, side, batch))
                 taken[side] = positions[side]
+            place = (lane, turn.checkpoint.writer, turn.checkpoint.sequence)
+            counting = self.counted.get(place, (True, True))
             for side, record in _merged(*ranked):
-                oracle.feed(side, record)
+                oracle.feed(side, record, None, counting)
+            if turn.kind == "turn":
+                oracle.follow(counting)
             marks = turn.checkpoint.watermarks
             lane_mark = None if oracle.wm == float("-inf") else oracle.wm
             where = f"lane {lane} turn {turn.checkpoint.sequence}"

@@ -64,6 +64,8 @@ class Consumer(Client):
         self._callbacks: dict[Move, Callback] = {}
         self._topic = ""
         self._closed = False
+        self._label = f"consume {self.config.get('client.id', '')}".replace(self.process.name, "")
+        """What it is called as a place to be hit at: `consume -restore` is the changelog's."""
 
     # --- the group ------------------------------------------------------------------------------
 
@@ -206,7 +208,7 @@ class Consumer(Client):
         """What is there, at most so many; waits for the first. Callbacks run in here."""
         self._alive()
         if timeout > 0 or self.world.random.random() < 0.25:
-            self.world.step("consume")
+            self.world.step(self._label)
         self._alive()
         messages = self._take(num_messages)
         if not messages and timeout > 0:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import Process
 
 WRITES: Final = tuple(f"{kind}.{step}" for kind in KINDS for step in WRITING)
+TAKEOVERS: Final = ("fence", "list_offsets", "committed", "install", "consume -restore")
 MOMENTS: Final = (
     *TAKING_OVER,
     "add_partitions",
@@ -59,13 +60,15 @@ class Faults:
             "bump": lambda _worker: self._bump(),
             "away": lambda _worker: self._away(),
             "stop": self._stop,
-            "wipe": self._wipe,
+            "wipe": lambda worker: self._spoil(worker, worker.wipe),
+            "damage": lambda worker: self._spoil(worker, worker.damage),
+            "full": self._fill,
             "join": self._expel_quietly,
         }
         broker.network.on_late_end = self._worse
         broker.network.lost_as_revoked = 0.1
         if options.faults:
-            self._world.at(options.fault_every_s, self._strike)
+            self._world.at(options.fault_every_s * self._world.random.random(), self._strike)
 
     def stop(self) -> None:
         """From now on nothing breaks any more, and whoever is down comes back."""
@@ -123,10 +126,12 @@ class Faults:
         self._at_some_moment(worker, lambda: worker.pause(seconds))
 
     def _sleep(self, worker: Worker) -> None:
-        """Stop in the middle of a transaction, for longer than a session: a zombie on waking."""
+        """Stop in the middle of something, for longer than a session: a zombie on waking."""
+        random = self._world.random
         if worker.process is not None:
-            seconds = self._world.random.choice([2.0, 3.0, 5.0])
-            moment = self._world.random.choice(WRITES)
+            seconds = random.choice([2.0, 3.0, 5.0])
+            somewhere = random.choice(WRITES if random.random() < 0.8 else TAKEOVERS)
+            moment = self._options.sleep_at or somewhere
             worker.process.traps.append((moment, partial(worker.pause, seconds)))
 
     def _expel(self, worker: Worker) -> None:
@@ -154,8 +159,14 @@ class Faults:
         """A graceful end, and a start some time later."""
         worker.stop()
 
-    def _wipe(self, worker: Worker) -> None:
-        """A store is gone when the process comes back."""
+    def _spoil(self, worker: Worker, how: Callable[[int], None]) -> None:
+        """A store is gone or damaged when the process comes back."""
         worker.crash()
         lane = self._world.random.randrange(self._options.lanes)
-        self._world.at(0.001, lambda: worker.wipe(lane))
+        self._world.at(0.001, lambda: how(lane))
+
+    def _fill(self, worker: Worker) -> None:
+        """From now on this process can write no store."""
+        if worker.process is not None:
+            self._world.note(f"{worker.process.name}: has no room on its disk any more")
+            worker.process.disk_full = True

@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from state.checkpoint import Bucket, Checkpoint, TurnRecord, decode_turn, unpack_rows
-from state.keys import PREFIX_SIZE, bucket_prefix
+from state.keys import LIVE, PREFIX_SIZE, RowKey, bucket_prefix, parse_row_key
 from tests.simulation.log import Entry, Fate
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.simulation.coordinator import Coordinator
     from tests.simulation.log import Log
 
@@ -38,6 +40,15 @@ class State:
     rows: dict[bytes, bytes] = field(default_factory=dict)
     buckets: dict[int, Bucket] = field(default_factory=dict)
     checkpoint: Checkpoint | None = None
+
+    def live(self, key: bytes, horizon: int) -> Iterator[RowKey]:
+        """The rows of a key that are neither retracted nor only remembered, nor past retention."""
+        mark = None if self.checkpoint is None else self.checkpoint.watermarks.lane
+        for row_key, value in self.rows.items():
+            parsed = parse_row_key(row_key)
+            retained = mark is None or mark <= parsed.end + horizon
+            if parsed.key == key and value[0] == LIVE and retained:
+                yield parsed
 
     def apply(self, turn: Turn) -> None:
         """Go on by one turn."""

@@ -10,27 +10,26 @@ import __future__
 
 import inspect
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import app.join
 import app.ownership
 import app.process
+import app.questions
 import rebalance.fence
+import state.watermark
 from app.kafka.inputs import Inputs
 from app.kafka.transactions import Transactions
+from app.questions import Questions
 from app.worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import pytest
 
     from tests.simulation.options import Options
-
-
-LATE_ENDS: Final = "late ends"
-ZOMBIES: Final = "zombies"
 
 
 @dataclass(frozen=True)
@@ -48,20 +47,13 @@ class Mutation:
 
     name: str
     edits: tuple[Edit, ...]
-    needs: str = ""
-    """The failure without which it does no harm: every seed has it then, not a share of them."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """What the seeds must have in common, where it would take thousands of them to show it."""
 
     def change(self, options: Options) -> None:
-        """What is other than usual about the seeds."""
-        if self.needs:
-            options.trouble_s = max(options.trouble_s, 8.0)
-            options.lose_end = 0.0
-        if self.needs == LATE_ENDS:
-            options.late_end = 0.7
-            options.faults = (*options.faults, "expel")
-        if self.needs == ZOMBIES:
-            options.workers = 3
-            options.faults = ("sleep", "sleep", "stop")
+        """Set the options."""
+        for name, value in self.options.items():
+            setattr(options, name, value)
 
     def plant(self, patch: pytest.MonkeyPatch) -> None:
         """Until the patch is undone."""
@@ -69,6 +61,27 @@ class Mutation:
         for function in functions.values():
             edits = [edit for edit in self.edits if edit.function is function]
             patch.setattr(function, "__code__", mutated(function, edits))
+
+
+LATE_ENDS: Final[Mapping[str, Any]] = {
+    "late_end": 0.7,
+    "lose_end": 0.0,
+    "trouble_s": 10.0,
+    "faults": ("crash", "bump", "expel", "expel"),
+}
+
+
+def asleep(moment: str, **more: Any) -> Mapping[str, Any]:
+    """Workers sleep at this moment for longer than a session."""
+    return {
+        "sleep_at": moment,
+        "faults": ("sleep", "sleep", "expel"),
+        "fault_every_s": 0.8,
+        "trouble_s": 10.0,
+        "workers": 2,
+        "questions": True,
+        **more,
+    }
 
 
 def mutated(function: Callable[..., Any], edits: list[Edit]) -> Any:
@@ -86,7 +99,8 @@ def mutated(function: Callable[..., Any], edits: list[Edit]) -> Any:
 
 
 NEW_NAME: Final = 'f"{self._name}-{uuid.uuid4()}"'
-BOUND: Final = "Bound(stored, authority.inputs(survey.lane), changelog)"
+STORED: Final = "    stored = authority.stored(survey.lane)\n"
+BOUND: Final = "    changelog = authority.changelog(survey.lane)\n"
 OUTPUTS: Final = "        self._outputs(producer, writes)\n"
 CHANGELOG: Final = "        written = self._changelog(producer, writes)\n"
 OFFSETS: Final = '        self._reached(f"{kind}.offsets")\n'
@@ -109,11 +123,12 @@ MUTATIONS: Final = (
             Edit(
                 rebalance.fence.establish,
                 BOUND,
-                "Bound(stored, authority.inputs(survey.lane), "
-                "Extent(0, authority.stable(survey.lane)))",
+                BOUND.replace(
+                    "authority.changelog(survey.lane)", "Extent(0, authority.stable(survey.lane))"
+                ),
             ),
         ),
-        needs=ZOMBIES,
+        options=asleep("turn.offsets"),
     ),
     Mutation(
         # Alone it does no harm: the changelog is flushed before the offsets are sent, so whatever
@@ -122,18 +137,9 @@ MUTATIONS: Final = (
         (
             Edit(Transactions.write, CHANGELOG, ""),
             Edit(Transactions.write, OFFSETS, OFFSETS + CHANGELOG),
-            Edit(
-                rebalance.fence.establish,
-                "stored = authority.stored(survey.lane)",
-                "high = authority.changelog(survey.lane)\n"
-                "    stored = authority.stored(survey.lane)",
-            ),
-            Edit(
-                rebalance.fence.establish,
-                BOUND,
-                "Bound(stored, authority.inputs(survey.lane), high)",
-            ),
+            Edit(rebalance.fence.establish, STORED + BOUND, BOUND + STORED),
         ),
+        options=asleep("claim.offsets"),
     ),
     Mutation(
         "store is written before the commit",
@@ -151,12 +157,12 @@ MUTATIONS: Final = (
     Mutation(
         "changelog is written before the outputs",
         (Edit(Transactions.write, OUTPUTS + CHANGELOG, CHANGELOG + OUTPUTS),),
-        needs=LATE_ENDS,
+        options=LATE_ENDS,
     ),
     Mutation(
         "outputs are not flushed before the changelog",
         (Edit(Transactions._outputs, "    if outputs:\n        _flush(producer)\n", ""),),
-        needs=LATE_ENDS,
+        options=LATE_ENDS,
     ),
     Mutation(
         "new producer without a new takeover",
@@ -185,7 +191,7 @@ MUTATIONS: Final = (
                 + "            return False\n",
             ),
         ),
-        needs=LATE_ENDS,
+        options=LATE_ENDS,
     ),
     Mutation(
         "one transactional id for all workers",
@@ -200,11 +206,11 @@ MUTATIONS: Final = (
         (
             Edit(
                 Inputs.metadata,
-                "return bytes(metadata)",
-                'return b"CGMDv2:" + b"\\xff" * 4 + b"job\\0\\0\\1"',
+                "membership = ",
+                'return b"CGMDv2:" + b"\\xff" * 4 + b"job\\0\\0\\1"\n    membership = ',
             ),
         ),
-        needs=ZOMBIES,
+        options=asleep("claim.begun"),
     ),
     Mutation(
         "group metadata is read once and kept",
@@ -260,5 +266,28 @@ MUTATIONS: Final = (
     Mutation(
         "a pause is not lifted when a lane goes",
         (Edit(Inputs.stop, "self._consumers[Side.RIGHT].resume(right)", "pass"),),
+    ),
+    Mutation(
+        "a linearizable answer is given without a proof",
+        (Edit(Questions.serve, "if question.linearizable:", "if False:"),),
+        options=asleep("turn.stored"),
+    ),
+    Mutation(
+        "a lane's watermark follows an idle side that returns",
+        (Edit(state.watermark.watermarks_of, "lane = max(lane, lower)", "lane = lower"),),
+    ),
+    # What the simulator has found, planted again.
+    Mutation(
+        "a fence during a flush is not understood",
+        (Edit(Transactions.write, "except SystemError as", "except ZeroDivisionError as"),),
+        options=asleep("turn.flushed"),
+    ),
+    Mutation(
+        "lanes are released although a store could not be written",
+        (Edit(Worker.close, "self.running.clear()", "pass"),),
+    ),
+    Mutation(
+        "an answer holds whatever memory holds",
+        (Edit(app.questions.describe, "if is_retained(row[0], mark, horizon)", "if True"),),
     ),
 )

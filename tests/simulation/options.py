@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 LATENESS: Final = 10
 MAX_INTERVAL: Final = 20
-JOB: Final = f"""\
+JOB: Final = """\
 name = "job"
 unit = "none"
 [kafka]
@@ -36,9 +36,10 @@ topic = "right"
 [output]
 topic = "output"
 [join]
-allowed_lateness = {LATENESS}
-max_interval = {MAX_INTERVAL}
+allowed_lateness = 10
+max_interval = 20
 max_future = "off"
+idle_timeout = "{idle}"
 [turn]
 max_records = 1
 [state]
@@ -53,6 +54,8 @@ FAULTS: Final = (
     "away",
     "stop",
     "wipe",
+    "damage",
+    "full",
     "join",
 )
 """Failures that are done to somebody at some time."""
@@ -84,6 +87,12 @@ class Options:
     slow_s: float = 0.3
     edges: bool = False
     """Inputs whose rows are needed as long as possible; see `workload.edges`."""
+    sleep_at: str = ""
+    """Where workers are stopped for longer than a session; anywhere, if it does not say."""
+    idle: bool = False
+    """Whether a side that is silent stops counting in the watermark, so that rows come late."""
+    questions: bool = False
+    """Whether somebody keeps asking for the rows of a key."""
     foreign: float = 0.0
     """Share of input batches that are written by somebody else's transactions."""
     record_bytes_max: int = 0
@@ -104,6 +113,8 @@ class Options:
             marker_s=random.choice([0.005, 0.02, 0.2, 1.0]),
             slow_every=random.choice([0.0, 0.02, 0.1]),
             slow_s=random.choice([0.05, 0.3, 1.0]),
+            idle=random.random() < 0.15,
+            questions=random.random() < 0.3,
             edges=random.random() < 0.15,
             foreign=random.choice([0.0, 0.0, 0.3]),
             record_bytes_max=random.choice([0, 0, 700]),
@@ -129,14 +140,14 @@ class Options:
 
 def job(directory: Path, options: Options) -> Config:
     """The configuration of a worker whose state is in this directory."""
-    plain = _plain(directory.parent)
+    plain = _plain(directory.parent, "300ms" if options.idle else "off")
     turn = plain.turn.model_copy(update={"max_records": options.max_records})
     state = plain.state.model_copy(update={"dir": directory})
     return plain.model_copy(update={"turn": turn, "state": state})
 
 
 @cache
-def _plain(directory: Path) -> Config:
+def _plain(directory: Path, idle: str) -> Config:
     path = directory / "job.toml"
-    path.write_text(JOB, encoding="utf-8")
+    path.write_text(JOB.replace("{idle}", idle), encoding="utf-8")
     return load_config(path, {})

@@ -31,7 +31,9 @@ import app.worker
 import rebalance.fence
 import rebalance.takeover
 from app.formats import make_codec
+from app.process import plan_turn
 from rebalance.lanes import Lane
+from state.disk import StoreFull
 from state.store import LaneStore, Resources
 from tests.simulation import machine
 from tests.simulation.admin import AdminClient
@@ -46,9 +48,11 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from app.config import Config
+    from app.process import Moment, Plan, Running
     from schemas.codec import AvroCodec
     from state.checkpoint import Checkpoint
     from tests.simulation.broker import Broker
+    from tests.simulation.checks import Counted
 
 TIMES: Final[tuple[tuple[Any, str, float], ...]] = (
     (app.kafka.transactions, "CALL_TIMEOUT_S", 1.5),
@@ -90,8 +94,8 @@ class Names:
 
 
 @contextmanager
-def patched(broker: Broker, lanes: int) -> Iterator[None]:
-    """For as long as one simulation takes."""
+def patched(broker: Broker, lanes: int, counted: Counted) -> Iterator[None]:
+    """For as long as one simulation takes. `counted` is filled by the way."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Client, "broker", broker, raising=False)
         swaps = {
@@ -118,8 +122,21 @@ def patched(broker: Broker, lanes: int) -> Iterator[None]:
         patch.setattr(app.run, "make_codec", codec_of)
         patch.setattr(app.run, "Metrics", machine.Metrics)
         patch.setattr(app.run, "Resources", lambda _cache, _buffer: RESOURCES)
+        patch.setattr(app.worker, "plan_turn", _noting(plan_turn, counted))
         _watch_stores(patch)
         yield
+
+
+def _noting(plan: Callable[..., Plan | None], counted: Counted) -> Callable[..., Plan | None]:
+    """Plans as it would, and notes which sides counted: that depends on the clock alone."""
+
+    def note(running: Running, moment: Moment, counting: tuple[bool, bool]) -> Plan | None:
+        planned = plan(running, moment, counting)
+        if planned is not None:
+            counted[running.lane, moment.writer, planned.checkpoint.sequence] = counting
+        return planned
+
+    return note
 
 
 def _modules() -> list[ModuleType]:
@@ -160,6 +177,8 @@ def _watch_stores(patch: pytest.MonkeyPatch) -> None:
 
     def commit(store: LaneStore, checkpoint: Checkpoint | None, position: int) -> None:
         _step("store.write")
+        if current().process.disk_full:
+            raise StoreFull(f"store {store.path}: No space left on device")
         committed(store, checkpoint, position)
         _step("store.written")
 

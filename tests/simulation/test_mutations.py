@@ -12,7 +12,7 @@ import pytest
 from tests.simulation.mutations import MUTATIONS, Mutation
 from tests.simulation.simulation import simulate
 
-SEEDS_MAX = 300
+SEEDS_MAX = 250
 
 
 @pytest.mark.timeout(600)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, Any, Final
 
-from app.errors import EXIT_DONE, EXIT_RESTART, SpanjoinError
+from app.errors import EXIT_CRASH, EXIT_DONE, EXIT_RESTART, SpanjoinError
 from app.ownership import Identity
 from app.run import Process as Run
 from app.run import _work
@@ -95,6 +95,13 @@ class Worker:
             self.world.note(f"{self.name}: store of lane {lane} is deleted")
             shutil.rmtree(self.directory / f"lane-{lane}", ignore_errors=True)
 
+    def damage(self, lane: int) -> None:
+        """A file of a store is cut short while no process has it."""
+        current = self.directory / f"lane-{lane}" / "CURRENT"
+        if self.process is None and current.exists():
+            self.world.note(f"{self.name}: store of lane {lane} is damaged")
+            current.write_bytes(b"MANI")
+
     def _main(self, process: Process, run: Run) -> None:
         code, failure = EXIT_DONE, None
         helpers: Any = machine.Helpers(process)
@@ -104,7 +111,8 @@ class Worker:
         except SpanjoinError as error:
             code, failure = error.exit_code, error
         self.world.note(f"{process.name}: exits with {code} {failure or ''}")
-        if code not in {EXIT_DONE, EXIT_RESTART}:
+        expected = {EXIT_DONE, EXIT_RESTART} | ({EXIT_CRASH} if process.disk_full else set())
+        if code not in expected:
             raise Broke(f"{process.name} exits with {code}: {failure}")
         self._end(process)
         self._again()

@@ -123,7 +123,7 @@ class Workload:
     @property
     def never_late(self) -> bool:
         """Whether no order of reading can make any of it late."""
-        return self._options.disorder <= LATENESS
+        return self._options.disorder <= LATENESS and not self._options.idle
 
     def _write(self) -> None:
         """Write a few records to one partition."""

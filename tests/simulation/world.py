@@ -64,6 +64,7 @@ class Process:
         self.stores: dict[Any, None] = {}
         """Open files, so to speak: closed when the process dies."""
         self.names = 0
+        self.disk_full = False
         self.traps: list[tuple[str, Callable[[], None]]] = []
         """Labels, or beginnings of them, and what happens when a thread comes by one."""
 
