@@ -14,6 +14,7 @@ BATCH = 25
 TRACE_LINES = 60
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("first", range(0, SEEDS, BATCH))
 def test_every_invariant_holds(first: int) -> None:
     for seed in range(first, first + BATCH):
