@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 import time
@@ -10,7 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from state.disk import StoreDamaged
 from state.store import LaneStore
+from tests.simulation.asking import Asking
 from tests.simulation.broker import Broker
 from tests.simulation.checks import Checks
 from tests.simulation.faults import Faults
@@ -56,6 +59,7 @@ class Simulation:
         ]
         self.faults = Faults(self.broker, self.workers, options)
         self.checks = Checks(self.broker, options.lanes)
+        self.asking = Asking(self.world, self.workers, self.checks, options)
         self.world.on_store_left = self.checks.store
         self.broker.on_producer = self.checks.producer
         self.directory = directory
@@ -141,9 +145,10 @@ class Simulation:
                 seen = {store.path for store in process.stores if store._open_db is not None}
                 process.close_stores()
             for path in sorted(set(worker.directory.glob("lane-*")) - seen):
-                store = LaneStore.open(path, RESOURCES)
-                self.checks.store(store)
-                store.close()
+                with contextlib.suppress(StoreDamaged):  # It was damaged, and nobody needed it.
+                    store = LaneStore.open(path, RESOURCES)
+                    self.checks.store(store)
+                    store.close()
         codec = codec_of(job(self.workers[0].directory, self.options))
         self.checks.results(
             codec, twice=self.options.late_end > 0, never_late=self.workload.never_late
@@ -159,7 +164,7 @@ def simulate(seed: int, change: Callable[[Options], None] | None = None) -> Outc
     began = time.perf_counter()
     with _directory() as directory:
         simulation = Simulation(options, directory)
-        with patched(simulation.broker, options.lanes):
+        with patched(simulation.broker, options.lanes, simulation.checks.counted):
             try:
                 simulation.run()
             except Exception as error:  # noqa: BLE001 - whatever it is, it is what was looked for
