@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.kafka.workers import Worker
+
 STOPPED_WITHIN_S: Final = 10
 ON_THE_WAY: Final = {"assigned", "restoring", "fencing", "installing", "running"}
 
@@ -39,19 +41,31 @@ def kafka(own_broker: Broker, tmp_path: Path) -> Iterator[Harness]:
         harness.close()
 
 
+def stop(worker: Worker) -> None:
+    """SIGTERM: in good order, and soon."""
+    began = time.monotonic()
+    assert worker.terminate() == 0, worker.tail()
+    assert time.monotonic() - began < STOPPED_WITHIN_S
+
+
 def test_lanes_go_on_after_the_broker_was_killed_and_frozen(
     kafka: Harness, own_broker: Broker
 ) -> None:
     kafka.create_topics(4)
     config = kafka.write_config(text="[turn]\nmax_records = 200\n")
     stream = random_stream(41, 12_000, keys=300, lanes=4, step=0.02)
-    workers = [kafka.start(config) for _ in range(2)]
-    kafka.await_running(*workers)
+    stays, leaves = kafka.start(config), kafka.start(config)
+    kafka.await_running(stays, leaves)
     with Load(kafka, stream, 5) as load:
         load.await_taken(0.2)
         own_broker.kill()
+        kafka.await_(lambda: stays.get("/readyz")[0] == 503, 30, stays.tail)
+        assert stays.get("/livez")[0] == 200
+        # Nothing can be released now, and that must not keep it.
+        stop(leaves)
         own_broker.restart()
         load.await_taken(0.6)
+        kafka.await_running(stays)
         own_broker.pause()
         # Longer than a session, not long enough for anything to be given up.
         time.sleep(3)
@@ -59,29 +73,8 @@ def test_lanes_go_on_after_the_broker_was_killed_and_frozen(
     kafka.settle(90)
     stream.check_log(kafka.read(kafka.job.output))
     stream.check_rejects(kafka.read(kafka.job.rejects))
-    kafka.await_running(*workers)
-    for worker in workers:
-        assert worker.terminate() == 0, worker.tail()
-
-
-def test_a_worker_says_that_the_broker_is_away_and_stops_without_it(
-    kafka: Harness, own_broker: Broker
-) -> None:
-    kafka.create_topics(2)
-    config = kafka.write_config()
-    stays, stops = kafka.start(config), kafka.start(config)
-    kafka.await_running(stays, stops)
-    own_broker.kill()
-    try:
-        kafka.await_(lambda: stays.get("/readyz")[0] == 503, 30, stays.tail)
-        assert stays.get("/livez")[0] == 200
-        began = time.monotonic()
-        assert stops.terminate() == 0, stops.tail()
-        assert time.monotonic() - began < STOPPED_WITHIN_S
-    finally:
-        own_broker.restart()
-    kafka.await_(lambda: len(stays.running()) == 2, 60, stays.tail)
     kafka.await_running(stays)
+    stop(stays)
 
 
 def test_a_worker_stops_in_the_middle_of_a_takeover_that_hangs(
@@ -102,9 +95,7 @@ def test_a_worker_stops_in_the_middle_of_a_takeover_that_hangs(
     )
     own_broker.pause()
     try:
-        began = time.monotonic()
-        assert second.terminate() == 0, second.tail()
-        assert time.monotonic() - began < STOPPED_WITHIN_S
+        stop(second)
     finally:
         own_broker.resume()
     third = kafka.start(config)

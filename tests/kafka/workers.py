@@ -27,7 +27,7 @@ def eventually(condition: Callable[[], bool], timeout: float, what: Callable[[],
     deadline = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < deadline, f"not within {timeout:.0f} s: {what()}"
-        time.sleep(0.03)
+        time.sleep(0.05)
 
 
 def spanjoin(
