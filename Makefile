@@ -4,6 +4,8 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Where it is set, every process compiles all that it imports again: a second for each worker.
+export PYTHONDONTWRITEBYTECODE :=
 SOURCES := app rebalance schemas state tests bench
 
 .PHONY: setup check test simulate chaos demo bench up down lock format clean

@@ -16,7 +16,6 @@ import json
 import os
 import sys
 from enum import StrEnum
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -82,6 +81,8 @@ class SchemaOf(StrEnum):
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 (typer's callback)
     if wanted:
+        from importlib.metadata import version
+
         typer.echo(f"spanjoin {version('spanjoin')}")
         raise typer.Exit
 
@@ -344,8 +345,3 @@ def _unexpected(error: Exception) -> str:
     if isinstance(error, OSError):
         return text
     return f"{type(error).__name__}: {text}; this is a bug: SPANJOIN_TRACEBACK=1 shows where"
-
-
-def main() -> None:
-    """The console script."""
-    sys.exit(run_command(sys.argv[1:]))

@@ -6,7 +6,6 @@ repeats a value: it may be a password.
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -78,6 +77,8 @@ def _mandatory(path: list[str], model: type[BaseModel]) -> list[str]:
 def _suggestion(path: list[str], model: type[BaseModel]) -> str:
     table = _table_at(model, path[:-1])
     known = [field.alias or name for name, field in table.model_fields.items()] if table else []
+    import difflib  # noqa: PLC0415 (rarely needed, and slow to import)
+
     near = difflib.get_close_matches(path[-1], known, n=1)
     if near:
         return f" (did you mean {'.'.join([*path[:-1], near[0]])}?)"

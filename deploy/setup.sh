@@ -59,7 +59,8 @@ install() {
     fi
     export VIRTUAL_ENV=$PWD/$venv
     echo "installing the locked packages into $venv ..."
-    "$uv" pip sync --quiet --require-hashes --build-constraints requirements.lock requirements.lock
+    "$uv" pip sync --quiet --compile-bytecode --require-hashes \
+        --build-constraints requirements.lock requirements.lock
     "$uv" pip install --quiet --no-deps --no-build-isolation --editable .
 }
 
