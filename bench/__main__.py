@@ -14,13 +14,24 @@ from pathlib import Path
 
 from app.broker import start_broker
 from bench import report
+from bench.client import Bare
 from bench.runs import Figures, run
-from bench.systems import Bare, Place, Spanjoin, System
+from bench.spanjoin import Spanjoin
+from bench.streams import FASTEST_GRACE_MS, KafkaStreams
+from bench.systems import Place, System
 from bench.topics import Topics
 from bench.workload import Workload
 
 REFERENCE = Bare()
-SYSTEMS: tuple[System, ...] = (REFERENCE, Spanjoin(1), Spanjoin(2))
+SYSTEMS: tuple[System, ...] = (
+    REFERENCE,
+    Spanjoin(1),
+    Spanjoin(2),
+    KafkaStreams(1),
+    KafkaStreams(2),
+    KafkaStreams(1, FASTEST_GRACE_MS),
+    KafkaStreams(2, FASTEST_GRACE_MS),
+)
 
 
 def main() -> None:

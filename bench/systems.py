@@ -1,17 +1,13 @@
-"""The systems that are measured: how each is started, is ready, and what it writes."""
+"""What a measured system is: where it runs, its processes, and how its results are counted."""
 
 from __future__ import annotations
 
-import http.client
-import json
 import os
 import signal
 import subprocess
-import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
-from app.broker.process import free_ports
 from bench.workload import LATENESS_MS, MAX_INTERVAL_MS
 
 if TYPE_CHECKING:
@@ -19,7 +15,6 @@ if TYPE_CHECKING:
 
     from bench.workload import Workload
 
-HOST: Final = "127.0.0.1"
 STOP_WITHIN_S: Final = 15.0
 
 
@@ -123,97 +118,12 @@ def job_file(place: Place) -> Path:
     return path
 
 
-@dataclass
-class _StartedSpanjoin(Started):
-    ports: list[int] = field(default_factory=list)
-    lanes: int = 0
-
-    def ready(self) -> bool:
-        """Every lane runs, and every worker has its share."""
-        running = [_running_lanes(port) for port in self.ports]
-        fair = self.lanes // len(self.ports)
-        return sum(running) == self.lanes and min(running) >= fair
-
-
-def _running_lanes(port: int) -> int:
-    connection = http.client.HTTPConnection(HOST, port, timeout=1)
-    try:
-        connection.request("GET", "/status")
-        status = json.loads(connection.getresponse().read())
-    except (OSError, http.client.HTTPException, ValueError):
-        return 0
-    finally:
-        connection.close()
-    return sum(lane["phase"] == "running" for lane in status["lanes"])
-
-
-@dataclass(frozen=True)
-class Spanjoin:
-    """The project itself, with so many workers."""
-
-    workers: int
-
-    @property
-    def name(self) -> str:
-        """As in the table."""
-        return f"spanjoin, {self.workers} worker{'s' if self.workers > 1 else ''}"
-
-    def expected(self, workload: Workload) -> int:
-        """All matches."""
-        return len(workload.matches)
-
-    def found(self, workload: Workload, output: list[tuple[bytes, bytes | None]]) -> int:
-        """The matches found."""
-        keys = [key for key, _ in output]
-        found = set(keys)
-        if len(found) != len(keys):
-            raise RuntimeError(f"{len(keys) - len(found)} matches were written twice")
-        if surplus := found - workload.matches:
-            raise RuntimeError(f"{len(surplus)} matches are none, such as {surplus.pop()!r}")
-        return len(found)
-
-    def start(self, place: Place) -> Started:
-        """Start the workers."""
-        config = job_file(place)
-        started = _StartedSpanjoin(ports=free_ports(self.workers), lanes=place.lanes)
-        for number, port in enumerate(started.ports):
-            started.launch(
-                [sys.executable, "-m", "app", "run", "-c", str(config)],
-                place.directory / f"{place.name}-{number}.log",
-                {
-                    "SPANJOIN_STATE__DIR": str(place.directory / f"{place.name}-state-{number}"),
-                    "SPANJOIN_HTTP__PORT": str(port),
-                },
-            )
-        return started
-
-
-@dataclass
-class _StartedBare(Started):
-    def ready(self) -> bool:
-        """It has said so."""
-        return "ready" in self.logs[0].read_text()
-
-
-@dataclass(frozen=True)
-class Bare:
-    """The Kafka client alone, with decoding and one produce."""
-
-    name: str = "the client alone: consume, decode, produce one"
-
-    def expected(self, workload: Workload) -> int:
-        """Every record."""
-        return workload.records
-
-    def found(self, _workload: Workload, output: list[tuple[bytes, bytes | None]]) -> int:
-        """Every record."""
-        return len(output)
-
-    def start(self, place: Place) -> Started:
-        """Start it."""
-        started = _StartedBare()
-        started.launch(
-            [sys.executable, "-m", "bench.bare", str(job_file(place))],
-            place.directory / f"{place.name}.log",
-        )
-        return started
+def distinct_matches(workload: Workload, output: list[tuple[bytes, bytes | None]]) -> int:
+    """How many of the expected matches are there. Raises for one twice, and for one too many."""
+    keys = [key for key, _ in output]
+    found = set(keys)
+    if len(found) != len(keys):
+        raise RuntimeError(f"{len(keys) - len(found)} matches were written twice")
+    if surplus := found - workload.matches:
+        raise RuntimeError(f"{len(surplus)} matches are none, such as {surplus.pop()!r}")
+    return len(found)

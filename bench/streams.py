@@ -1,0 +1,142 @@
+"""Kafka Streams as rows of the table: the application in streams/, built here through Maven."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from app.broker.jars import find_java
+from bench.avro import EVENT_SCHEMA
+from bench.systems import Place, Started, distinct_matches
+from bench.workload import LATENESS_MS, REACH_MS
+from schemas.codec import MARKER, fingerprint
+from schemas.match_schema import match_schema
+
+if TYPE_CHECKING:
+    from bench.workload import Workload
+
+SOURCES: Final = Path(__file__).with_name("streams")
+TARGET: Final = SOURCES / "target"
+MAIN: Final = "spanjoin.bench.IntervalJoin"
+BUILD_TIMEOUT_S: Final = 600.0
+HEAP_MB: Final = 1024
+JAVA_OPTIONS: Final = (
+    # Its state is in RocksDB, outside the heap; all of the heap from the start costs it nothing.
+    f"-Xms{HEAP_MB}m",
+    f"-Xmx{HEAP_MB}m",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+)
+SESSION_TIMEOUT_MS: Final = 6_000
+HEARTBEAT_MS: Final = 500
+FASTEST_GRACE_MS: Final = 40 * 60_000
+"""The larger the grace, the rarer is a change of RocksDB segments."""
+
+
+@cache
+def build() -> str:
+    """Compile the application where it is older than its sources; returns the `java` to run it.
+
+    Raises RuntimeError where there is no Java or Maven, or Maven fails.
+    """
+    java, maven = find_java(os.environ), shutil.which("mvn")
+    if java is None or maven is None:
+        raise RuntimeError("Kafka Streams needs Java 17 or newer and Maven (`mvn`) on PATH")
+    jar = TARGET / "streams.jar"
+    sources = [SOURCES / "pom.xml", *SOURCES.glob("src/**/*.java")]
+    if not jar.exists() or jar.stat().st_mtime < max(one.stat().st_mtime for one in sources):
+        print("building the Kafka Streams application through Maven", flush=True)
+        done = subprocess.run(
+            [maven, "-q", "-B", "-f", str(SOURCES / "pom.xml"), "clean", "package"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=BUILD_TIMEOUT_S,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"Maven: {done.stdout[-2000:]}")
+    return java
+
+
+def command(place: Place, settings: dict[str, str]) -> list[str]:
+    """The command line of one process; `settings` are arguments of it (see IntervalJoin.java).
+
+    They must have `state.dir` and `grace.ms`; each may be one of this benchmark's own, which it
+    then replaces.
+    """
+    left, right = place.inputs
+    own = {
+        "application.id": place.name,
+        "bootstrap.servers": place.bootstrap_servers,
+        "left": left,
+        "right": right,
+        "output": place.output,
+        "reach.ms": str(REACH_MS),
+        "match.header": (MARKER + fingerprint(match_schema(EVENT_SCHEMA, EVENT_SCHEMA))).hex(),
+        "session.timeout.ms": str(SESSION_TIMEOUT_MS),
+        "heartbeat.interval.ms": str(HEARTBEAT_MS),
+        **settings,
+    }
+    arguments = [f"{name}={value}" for name, value in own.items()]
+    path = f"{TARGET / 'streams.jar'}:{TARGET / 'libraries'}/*"
+    return [build(), *JAVA_OPTIONS, "-cp", path, MAIN, *arguments]
+
+
+@dataclass
+class _StartedStreams(Started):
+    lanes: int = 0
+
+    def ready(self) -> bool:
+        """Every process runs, and together they have every task."""
+        return sum(map(running_tasks, self.logs)) == self.lanes
+
+
+def running_tasks(log: Path) -> int:
+    """How many tasks the process with this log has, 0 while it is not running."""
+    tasks = 0
+    for line in log.read_text().splitlines():
+        if line.startswith("STATE "):
+            tasks = 0
+        elif line.startswith("TASKS "):
+            tasks = len(line.split()) - 2
+    return tasks
+
+
+@dataclass(frozen=True)
+class KafkaStreams:
+    """One process with so many threads; `grace_ms` is how late a record may come."""
+
+    threads: int
+    grace_ms: int = LATENESS_MS
+
+    @property
+    def name(self) -> str:
+        """As in the table."""
+        threads = f"{self.threads} thread{'s' if self.threads > 1 else ''}"
+        retention = "same retention" if self.grace_ms == LATENESS_MS else "fastest setting"
+        return f"Kafka Streams, {threads}, {retention}"
+
+    def expected(self, workload: Workload) -> int:
+        """All matches."""
+        return len(workload.matches)
+
+    def found(self, workload: Workload, output: list[tuple[bytes, bytes | None]]) -> int:
+        """The matches found."""
+        return distinct_matches(workload, output)
+
+    def start(self, place: Place) -> Started:
+        """Start the process."""
+        started = _StartedStreams(lanes=place.lanes)
+        settings = {
+            "num.stream.threads": str(self.threads),
+            "grace.ms": str(self.grace_ms),
+            "state.dir": str(place.directory / "streams-state"),
+        }
+        started.launch(command(place, settings), place.directory / f"{place.name}.log")
+        return started
