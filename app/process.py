@@ -8,17 +8,19 @@ is restored and nothing of this is used again.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from app.join import Effects, JoinSettings, LaneState, join, settle
+from app.join import Effects, JoinSettings, LaneState, abandon, join, settle
 from app.merge import Inbox
 from schemas.records import Record, Side
+from state.checkpoint import Watermarks
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from app.effects import Match
-    from state.checkpoint import Bucket, Checkpoint
+    from state.checkpoint import Bucket, Checkpoint, Layout
+    from state.window import StoredRow
 
 EVICTED_SHARE: Final = 0.125
 """Part of the limit on windows that one eviction frees beyond what it must."""
@@ -88,6 +90,35 @@ class Moment:
     max_skew: int
 
 
+class Stored(Protocol):
+    """What a lane's store holds, as it stands in memory to begin with."""
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """The newest committed one."""
+
+    def buckets(self) -> dict[int, Bucket]:
+        """The directory."""
+
+    def window(self, buckets: Iterable[int], key: bytes) -> list[StoredRow]:
+        """The stored rows of a key."""
+
+
+def resumed(kept: Running | None, store: Stored, layout: Layout) -> LaneState:
+    """What a lane that is about to be claimed has in memory.
+
+    `kept` is the lane as it ran before it was restored. If no turn was committed after those that
+    it knows of, it is still right, and much of it need not be read again. `layout` is that of a
+    lane without history.
+    """
+    checkpoint = store.checkpoint
+    if kept is not None and kept.checkpoint == checkpoint:
+        return kept.state
+    watermarks = Watermarks() if checkpoint is None else checkpoint.watermarks
+    span = layout.span if checkpoint is None else checkpoint.layout.span
+    return LaneState(watermarks, store.buckets(), store.window, span)
+
+
 def plan_turn(running: Running, moment: Moment, counting: tuple[bool, bool]) -> Plan | None:
     """Take what may be taken from the inbox and join it; None if there is nothing to commit."""
     drained = (running.drained[Side.LEFT], running.drained[Side.RIGHT])
@@ -130,6 +161,12 @@ def settle_turn(running: Running, plan: Plan, first: int, position: int) -> None
     running.changelog_position = position
     if plan.effects is not None:
         settle(running.state, plan.effects)
+
+
+def abandon_turn(running: Running, plan: Plan) -> None:
+    """The plan's transaction failed: what the turn changed in memory is forgotten."""
+    if plan.effects is not None:
+        abandon(running.state, plan.effects)
 
 
 def _positions(before: Checkpoint, records: Sequence[tuple[Side, Record]]) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from app.copies import Copies
 from app.errors import Crash, Renew
 from app.idleness import Idleness
 from app.intake import Intake
-from app.join import JoinSettings, LaneState
+from app.join import JoinSettings
 from app.kafka.changelog import RestoreReader
 from app.kafka.inputs import Inputs
 from app.kafka.producers import Producers
@@ -28,8 +28,10 @@ from app.process import (
     Moment,
     Plan,
     Running,
+    abandon_turn,
     bound_windows,
     plan_turn,
+    resumed,
     settle_turn,
     timestamped,
 )
@@ -91,6 +93,8 @@ class Worker:
     takeovers: Takeovers = field(init=False)
     reader: RestoreReader = field(init=False)
     copies: Copies = field(init=False)
+    _kept: dict[int, Running] = field(default_factory=dict)
+    """Lanes that are restored without a new assignment, as they ran before."""
     _renew: str | None = None
     """Why the producer must be thrown away, once the current poll is over."""
     _limit: int = 0
@@ -225,19 +229,17 @@ class Worker:
         if not ready:
             return
         plans = [Plan(lane.number, "claim", self._claiming(lane)) for lane in ready]
+        states = [
+            resumed(self._kept.pop(lane.number, None), lane.opened, self.layout) for lane in ready
+        ]
         written = self._commit(plans)
-        for lane, plan in zip(ready, plans, strict=True):
+        for lane, plan, state in zip(ready, plans, states, strict=True):
             lane.signal(Signal.CLAIMED)
             running = Running(
                 lane=lane.number,
                 checkpoint=plan.checkpoint,
                 settings=self._join_settings(plan.checkpoint.layout),
-                state=LaneState(
-                    plan.checkpoint.watermarks,
-                    lane.opened.buckets(),
-                    lane.opened.window,
-                    plan.checkpoint.layout.span,
-                ),
+                state=state,
                 changelog_first=written[lane.number].first,
                 changelog_position=written[lane.number].position,
             )
@@ -289,6 +291,8 @@ class Worker:
             written = self._commit(plans)
         except Renew:
             self._limit = max(self._limit // 2, LIMIT_MIN)
+            for plan in plans:
+                abandon_turn(self.running[plan.lane], plan)
             raise
         for plan in plans:
             running = self.running[plan.lane]
@@ -331,16 +335,13 @@ class Worker:
         self.reached(f"{plans[0].kind}.stored")
         return written
 
-    @property
-    def _record_bytes_max(self) -> int:
-        return self.limits.changelog - RECORD_SPARE_BYTES
-
     def _lane_write(self, plan: Plan, now_ms: int) -> LaneWrite:
         checkpoint, effects = plan.checkpoint, plan.effects
+        bytes_max = self.limits.changelog - RECORD_SPARE_BYTES
         return LaneWrite(
             lane=plan.lane,
             kind=plan.kind,
-            changelog=encode_turn(checkpoint, plan.rows, plan.buckets, self._record_bytes_max),
+            changelog=encode_turn(checkpoint, plan.rows, plan.buckets, bytes_max),
             positions=(checkpoint.left_position, checkpoint.right_position),
             matches=timestamped(effects.matches, self.config.ticks_per_ms, now_ms)
             if effects is not None
@@ -366,6 +367,7 @@ class Worker:
         self._renew = None
         self._busy = False
         self.producers.retire()
+        self._kept |= self.running
         for number in list(self.running):
             self._stop_running(number)
             self.inputs.hold(Side.LEFT, number)
@@ -384,6 +386,7 @@ class Worker:
         if lane is None:
             return
         self._stop_running(number)
+        self._kept.pop(number, None)
         self.takeovers.forget(lane)
         lane.signal(signal)
         self.copies.leave(number, lane.store, time.monotonic())

@@ -11,8 +11,8 @@ How the order goes wrong when it is another one:
    replayed, and a healthy lane would stop with a false alarm.
 5. The inputs' ends are read last: no position below that high watermark is beyond them.
 
-Only names found in the log are fenced, never the live producer's own, and each at most once per
-assignment: two claimants that fenced each other's current names would do so for ever.
+Only names found in the log are fenced, never the live producer's own, and each once: two claimants
+that fenced each other's current names would do so for ever.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ class Authority(Protocol):
         """Stamps of all records in [start, end), committed or not."""
 
     def fence(self, writer: str) -> None:
-        """End what this transactional id may have open; returns when it is decided and marked."""
+        """End what this transactional id may have open; returns when it is decided and marked.
+
+        The second time it returns at once: a name that was ended is never used again.
+        """
 
     def stored(self, lane: int) -> tuple[int | None, int | None]:
         """The group's stable offsets of both inputs; waits while a transaction holds them."""
@@ -66,8 +69,8 @@ class Survey:
     """Where the committed replay stopped: the offset of a partition EOF."""
     suspect: str | None
     """The writer of the last checkpoint, unless it released the lane itself."""
-    spared: frozenset[str]
-    """Never fenced: the live producer's own id, and every name fenced since the assignment."""
+    writer: str
+    """The live producer's own id, which is never fenced."""
 
 
 def establish(authority: Authority, survey: Survey) -> Fenced | None:
@@ -103,4 +106,4 @@ def _suspects(authority: Authority, survey: Survey) -> frozenset[str] | None:
         suspects = {stamp.writer for stamp in stamps}
         if survey.suspect is not None:
             suspects.add(survey.suspect)
-        return frozenset(suspects - survey.spared)
+        return frozenset(suspects - {survey.writer})

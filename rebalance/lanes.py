@@ -82,9 +82,8 @@ class Lane:
     """Offset of the newest committed changelog record that was delivered."""
     end_seen: int = -1
     """Offset of the newest partition EOF of the changelog: everything below it was delivered."""
-    fenced: set[str] = field(default_factory=set)
-    """Transactional ids ended since the assignment; ending one twice would let two workers fence
-    each other for ever."""
+    audited: bool = False
+    """Whether the open store was compared with its directory; what is applied since keeps both."""
     rebuilt: bool = False
     """Whether the store was wiped and replayed once already since the assignment."""
     moved_at: float = field(default_factory=time.monotonic)

@@ -154,6 +154,7 @@ class Takeovers:
         if lane.opened.checkpoint is not None:
             self.observe(lane, "wipe", why=why)
         lane.opened.wipe()
+        lane.audited = False
 
     def _replay(self) -> None:
         """Fold what the changelog has for us now into the stores, for a bounded time."""
@@ -197,8 +198,7 @@ class Takeovers:
         """Replayed to the last stable offset: let a helper thread end what others left open."""
         checkpoint = lane.checkpoint
         suspect = None if checkpoint is None or checkpoint.released else checkpoint.writer
-        spared = frozenset(lane.fenced | {self.writer()})
-        survey = Survey(lane.number, lane.end_seen, suspect, spared)
+        survey = Survey(lane.number, lane.end_seen, suspect, self.writer())
         lane.fencing = self.threads.submit(establish, self.authority, survey)
         lane.surveyed = lane.end_seen
         lane.signal(Signal.CAUGHT_UP)
@@ -212,7 +212,6 @@ class Takeovers:
         if fenced is None:
             lane.signal(Signal.STALLED)
             return
-        lane.fenced |= fenced.names
         lane.bound = fenced.bound
         self.observe(lane, "fenced", names=len(fenced.names))
         lane.signal(Signal.BOUNDED)
@@ -254,9 +253,9 @@ class Takeovers:
     def _audited(self, lane: Lane, replay: Replay) -> bool:
         """Whether the stored rows are what the directory says; one bounded step of looking.
 
-        A store that was built in this takeover is looked at whole, and so is a small one. A large
-        one that was kept is not: its rows and its directory were written together, and to read
-        them all would make a restart as slow as the state is large.
+        A store that was built in this takeover is looked at whole, and so is a small one, once
+        after it was opened. A large one that was kept is not: its rows and its directory were
+        written together, and to read them all would make a restart as slow as the state is large.
         """
         if lane.audit is None:
             try:
@@ -264,7 +263,8 @@ class Takeovers:
             except StoreDamaged as damaged:
                 self._damaged(lane, str(damaged))
                 return False
-            if not lane.rebuilt and replay.figures.rows < AUDIT_ROWS_MAX < _stored_rows(lane):
+            large = not lane.rebuilt and _stored_rows(lane) > AUDIT_ROWS_MAX
+            if (lane.audited or large) and replay.figures.rows < AUDIT_ROWS_MAX:
                 return True
             lane.audit = Audit(lane.opened)
         try:
@@ -275,7 +275,8 @@ class Takeovers:
             differences = [str(damaged)]
         if differences:
             self._damaged(lane, "; ".join(differences))
-        return not differences
+        lane.audited = not differences
+        return lane.audited
 
 
 def _stored_rows(lane: Lane) -> int:

@@ -11,14 +11,15 @@ Invariants:
   changed by a turn only; after an abort it is forgotten, and the store has the committed truth.
 * A window may also hold rows that the store has dropped or may drop: being past its horizon is a
   formula of the caller, so a row that lingers changes no result. They are trimmed many at a time.
-* A key that is not in memory has stored rows in `cold` buckets only. When nothing is cold, memory
-  is the whole state (`resident`) and a new key costs no look into the store.
+* A key that is not in memory has stored rows in `cold` buckets only, unless it was forgotten. When
+  nothing is cold or forgotten, memory is the whole state (`resident`); as long as nothing is cold a
+  new key costs no look into the store.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from schemas.records import Side
@@ -148,8 +149,8 @@ class Windows:
     that the windows take in memory.
     """
 
-    __slots__ = ("_bound", "_by_bucket", "_costs", "_expired", "_expired_cost", "_load", "_opened",
-                 "_stale", "buckets", "cold", "size", "span", "table")  # fmt: skip
+    __slots__ = ("_bound", "_by_bucket", "_costs", "_expired", "_expired_cost", "_load", "_missing",
+                 "_opened", "_stale", "buckets", "cold", "size", "span", "table")  # fmt: skip
 
     def __init__(self, load: Load, buckets: Mapping[int, Bucket], span: int) -> None:
         self._load = load
@@ -158,6 +159,8 @@ class Windows:
         self.table: dict[bytes, Window] = {}
         self.size = 0
         self.cold = sorted(buckets)
+        self._missing: set[bytes] = set()
+        """Keys of windows that were forgotten, whatever `cold` says."""
         self._by_bucket: dict[int, set[bytes]] = {}
         self._costs: dict[int, int] = {}
         """Per bucket, what its rows cost when they entered."""
@@ -171,7 +174,7 @@ class Windows:
     @property
     def resident(self) -> bool:
         """Whether memory holds every stored row, so that an unknown key has none."""
-        return not self.cold
+        return not (self.cold or self._missing)
 
     def open(self, key: bytes) -> Window:
         """The window of a key that is not in memory."""
@@ -179,10 +182,11 @@ class Windows:
         self.table[key] = window
         self._opened.append(window)
         self.size += WINDOW_COST
-        if self.cold:
+        if self.cold or self._missing:
             # By end, so that of two rows of one id the newer is the one its id names.
-            for stored in sorted(self._load(self.cold, key), key=_end_of):
+            for stored in sorted(self._stored(key), key=_end_of):
                 self._install(window, stored)
+            self._missing.discard(key)
         return window
 
     def peek(self, key: bytes) -> Window:
@@ -190,11 +194,15 @@ class Windows:
         window = self.table.get(key)
         if window is None:
             window = Window(key)
-            stored = self._load(self.cold, key) if self.cold else ()
-            for side, end, start, row_id, ts, flags, value in stored:
+            for side, end, start, row_id, ts, flags, value in self._stored(key):
                 if flags == LIVE:
                     put(window.sides[side], (end, start, row_id, ts, flags, value))
         return window
+
+    def _stored(self, key: bytes) -> Iterable[StoredRow]:
+        """Every stored row of a key that memory may lack."""
+        buckets = sorted(self.buckets) if key in self._missing else self.cold
+        return self._load(buckets, key) if buckets else ()
 
     def _install(self, window: Window, stored: StoredRow) -> None:
         side, end, start, row_id, ts, flags, value = stored
@@ -218,14 +226,14 @@ class Windows:
         self._costs[bucket] += cost
         self.size += cost
 
-    def forget(self, keys: Iterable[bytes]) -> None:
+    def forget(self, keys: Collection[bytes]) -> None:
         """Drops windows that an aborted turn changed: the store has the committed truth."""
         for key in keys:
             window = self.table.get(key)
             if window is not None:
                 self._remove(window)
         self._close_opened()
-        self.cold = sorted(self.buckets)
+        self._missing.update(keys)
 
     def evict(self, bytes_to_free: int) -> int:
         """Drops windows, those not used for longest first; returns the bytes freed.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import structlog
@@ -58,7 +59,7 @@ _STALE_LEADERS: Final = frozenset(
 )
 REQUEST_TIMEOUT_S: Final = 10.0
 FENCE_TIMEOUT_S: Final = 20.0
-_PAUSE_S: Final = 0.05
+_PAUSE_S: Final = 0.02
 _COMPLAIN_EVERY_S: Final = 10.0
 
 _log: Final = structlog.get_logger()
@@ -87,10 +88,14 @@ class Authority:
             }
         )
         self._topics = (config.left.topic, config.right.topic)
+        self._fences: dict[str, bool] = {}
+        """By transactional id: whether it was ended, or somebody is at it."""
+        self._fencing = Lock()
 
     def changelog(self, lane: int) -> Extent:
         """Log start and high watermark of the lane's changelog."""
-        return self._asked("changelog", lambda: self._extent(self._config.changelog_topic, lane))
+        topics = (self._config.changelog_topic,)
+        return self._asked("changelog", lambda: self._extents(topics, lane))[0]
 
     def stable(self, lane: int) -> int:
         """The changelog's last stable offset."""
@@ -114,9 +119,11 @@ class Authority:
         """End what a transactional id may have open; returns once it is decided and marked.
 
         A throw-away producer of the same name does it: its `init_transactions` makes the
-        coordinator abort an open transaction, or finish a prepared one, before it answers.
+        coordinator abort an open transaction, or finish a prepared one, before it answers. Once is
+        enough for ever, as no name is ever used by a second producer; two at once would abort each
+        other's.
         """
-        self._asked(f"fencing {writer}", lambda: self._init(writer))
+        self._asked(f"fencing {writer}", lambda: self._fence_once(writer))
 
     def stored(self, lane: int) -> tuple[int | None, int | None]:
         """The group's stable offsets of both inputs; waits while a transaction holds them."""
@@ -124,10 +131,8 @@ class Authority:
 
     def inputs(self, lane: int) -> tuple[Extent, Extent]:
         """Extents of both inputs' partitions."""
-        left, right = self._topics
-        return self._asked(
-            "input ends", lambda: (self._extent(left, lane), self._extent(right, lane))
-        )
+        left, right = self._asked("input ends", lambda: self._extents(self._topics, lane))
+        return left, right
 
     def ends(self, places: list[tuple[Side, int]]) -> Ends:
         """Last stable offset and high watermark of input partitions."""
@@ -233,12 +238,20 @@ class Authority:
         (future,) = futures.values()
         return int(_result(future).offset)
 
-    def _extent(self, topic: str, lane: int) -> Extent:
-        uncommitted = IsolationLevel.READ_UNCOMMITTED
-        return Extent(
-            self._offset(topic, lane, _EARLIEST, uncommitted),
-            self._offset(topic, lane, _LATEST, uncommitted),
+    def _extents(self, topics: tuple[str, ...], lane: int) -> list[Extent]:
+        """First and next offset of a lane's partitions; both are asked for at the same time."""
+        wanted = [TopicPartition(topic, lane) for topic in topics]
+        firsts, ends = (
+            self._admin.list_offsets(
+                dict.fromkeys(wanted, spec),
+                isolation_level=IsolationLevel.READ_UNCOMMITTED,
+                request_timeout=REQUEST_TIMEOUT_S,
+            )
+            for spec in (_EARLIEST, _LATEST)
         )
+        return [
+            Extent(int(_result(firsts[at]).offset), int(_result(ends[at]).offset)) for at in wanted
+        ]
 
     def _ends(self, places: list[tuple[Side, int]]) -> Ends:
         """The high watermark is asked for last: equal figures then mean that all was decided."""
@@ -267,6 +280,21 @@ class Authority:
             offsets[partition.topic] = partition.offset if partition.offset >= 0 else None
         left, right = (offsets[topic] for topic in self._topics)
         return left, right
+
+    def _fence_once(self, writer: str) -> None:
+        """Raises Retry while another thread is at it."""
+        with self._fencing:
+            if writer in self._fences:
+                if self._fences[writer]:
+                    return
+                raise Retry("another thread is at it")
+            self._fences[writer] = False
+        try:
+            self._init(writer)
+        except BaseException:
+            del self._fences[writer]
+            raise
+        self._fences[writer] = True
 
     def _init(self, writer: str) -> None:
         producer = Producer(

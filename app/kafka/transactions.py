@@ -182,11 +182,13 @@ class Transactions:
             written = self._changelog(producer, writes)
             self._reached(f"{kind}.logged")
             offsets = [offset for write in writes for offset in self._offsets(write)]
-            producer.send_offsets_to_transaction(offsets, metadata(), CALL_TIMEOUT_S)
+            member = _membership(producer, metadata)
+            producer.send_offsets_to_transaction(offsets, member, CALL_TIMEOUT_S)
             self._reached(f"{kind}.offsets")
             producer.commit_transaction(CALL_TIMEOUT_S)
         except KafkaException as error:
-            _abort(producer, error)
+            if error_of(error).txn_requires_abort():
+                _abort(producer)
             raise in_transaction(error) from error
         except BufferError as error:
             raise Renew(str(error)) from error
@@ -297,14 +299,22 @@ def _collect(offsets: list[int]) -> Callable[[KafkaError | None, Message], None]
     return delivered
 
 
-def _abort(producer: Producer, error: KafkaException) -> None:
+def _membership(producer: Producer, metadata: Callable[[], bytes]) -> bytes:
+    """The group metadata of this moment; raises Renew when we are no member."""
+    try:
+        return metadata()
+    except Renew:
+        _abort(producer)
+        raise
+
+
+def _abort(producer: Producer) -> None:
     """Spare the fence an open transaction: ending one takes it half a second.
 
     Only where the broker has just answered; what comes of it makes no difference.
     """
-    if error_of(error).txn_requires_abort():
-        with contextlib.suppress(KafkaException):
-            producer.abort_transaction(CALL_TIMEOUT_S)
+    with contextlib.suppress(KafkaException):
+        producer.abort_transaction(CALL_TIMEOUT_S)
 
 
 def _flush(producer: Producer) -> None:

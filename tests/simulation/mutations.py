@@ -107,8 +107,7 @@ OFFSETS: Final = '        self._reached(f"{kind}.offsets")\n'
 
 READ_AGAIN: Final = """\
 store = self.lanes[running.lane].opened
-mark, span = running.checkpoint.watermarks, running.settings.span
-running.state = LaneState(mark, store.buckets(), store.window, span)
+running.state = resumed(None, store, self.layout)
 running.drained, running.held = [False] * 2, [False] * 2
 running.__post_init__()
 for side in Side:
@@ -119,7 +118,7 @@ MUTATIONS: Final = (
     Mutation(
         "restore ends at the last stable offset, and nobody is fenced",
         (
-            Edit(rebalance.fence._suspects, "frozenset(suspects - survey.spared)", "frozenset()"),
+            Edit(rebalance.fence._suspects, "frozenset(suspects - {survey.writer})", "frozenset()"),
             Edit(
                 rebalance.fence.establish,
                 BOUND,
@@ -192,6 +191,20 @@ MUTATIONS: Final = (
             ),
         ),
         options=LATE_ENDS,
+    ),
+    Mutation(
+        "memory is used on although the turn was committed after all",
+        (
+            Edit(
+                app.process.resumed,
+                "if kept is not None and kept.checkpoint == checkpoint:",
+                "if kept is not None:",
+            ),
+        ),
+    ),
+    Mutation(
+        "a turn that failed stays in memory",
+        (Edit(app.process.abandon_turn, "abandon(running.state, plan.effects)", "pass"),),
     ),
     Mutation(
         "one transactional id for all workers",

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from app.join import LaneState
 from app.process import (
     Moment,
     Plan,
     Running,
+    abandon_turn,
     plan_turn,
+    resumed,
     settle_turn,
     timestamped,
     truncation_point,
 )
 from schemas.records import Event, Side
-from state.checkpoint import Checkpoint, Layout, Watermarks
+from state.checkpoint import Bucket, Checkpoint, Layout, Watermarks
 from tests.lane import event, settings_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from state.window import StoredRow
 
 BOTH = (True, True)
 MOMENT = Moment(now=None, writer="w", owner="o", address="", limit=1_000, max_skew=0)
@@ -55,6 +65,34 @@ def turns(lane: Running) -> list[Plan]:
 
 def emitted(plans: list[Plan]) -> list[bytes]:
     return [name for plan in plans if plan.effects for name, _, _ in plan.effects.matches]
+
+
+@dataclass
+class Stored:
+    checkpoint: Checkpoint | None
+
+    def buckets(self) -> dict[int, Bucket]:
+        return {}
+
+    def window(self, buckets: Iterable[int], key: bytes) -> list[StoredRow]:
+        return []
+
+
+def test_memory_is_used_on_where_no_turn_was_committed_meanwhile() -> None:
+    lane = hot()
+    before = lane.checkpoint
+    plan = plan_turn(lane, MOMENT, BOTH)
+    assert plan is not None
+    assert lane.state.windows.table
+    abandon_turn(lane, plan)
+    assert not lane.state.windows.table
+    layout = before.layout
+    assert resumed(lane, Stored(before), layout) is lane.state
+    committed = resumed(lane, Stored(plan.checkpoint), layout)
+    assert committed is not lane.state
+    assert committed.watermarks == plan.checkpoint.watermarks
+    assert resumed(None, Stored(before), layout) is not lane.state
+    assert resumed(None, Stored(None), layout).windows.span == layout.span
 
 
 def test_positions_are_after_what_was_taken() -> None:

@@ -178,6 +178,23 @@ def test_forgotten_windows_are_loaded_again() -> None:
     assert set(windows.open(b"k").sides[Side.LEFT].ids) == {"a"}
 
 
+def test_of_the_whole_state_only_what_was_forgotten_is_loaded_again() -> None:
+    store = Store()
+    windows = windows_over(store)
+    store.add(b"k", Side.LEFT, row("a", 0, 5))
+    add(windows, b"k", Side.LEFT, row("a", 0, 5))
+    add(windows, b"k", Side.LEFT, row("aborted", 0, 5))
+    windows.buckets = {0: SOME}
+    windows.forget({b"k"})
+    assert not windows.resident
+    assert windows.peek(b"unknown").sides[Side.LEFT].ids == {}
+    windows.open(b"unknown")
+    assert store.asked == []
+    assert set(windows.peek(b"k").sides[Side.LEFT].ids) == {"a"}
+    assert set(windows.open(b"k").sides[Side.LEFT].ids) == {"a"}
+    assert windows.resident
+
+
 def test_dropped_buckets_are_trimmed_from_memory() -> None:
     windows = windows_over(Store())
     for start in (0, 5, 10, 15, 20):
