@@ -1,6 +1,7 @@
 """The benchmark: systems side by side on one broker, in alternating rounds.
 
 Usage: python -m bench [--records N] [--rounds N] [--only PART ...] [--no-write]
+       python -m bench handoff --help
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ import argparse
 import contextlib
 import gc
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
 from app.broker import start_broker
 from bench import report
 from bench.client import Bare
+from bench.handoff import part as handoff
 from bench.runs import Figures, run
 from bench.spanjoin import Spanjoin
 from bench.streams import FASTEST_GRACE_MS, KafkaStreams
@@ -95,4 +98,7 @@ def _arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["handoff"]:
+        handoff.main(sys.argv[2:])
+    else:
+        main()

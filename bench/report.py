@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from bench.workload import Workload
 
 RESULTS: Final = Path(__file__).with_name("RESULTS.md")
-_BEGIN: Final = "<!-- written by `make bench`: begin -->"
-_END: Final = "<!-- written by `make bench`: end -->"
+_BEGIN: Final = "<!-- written by `{}`: begin -->"
+_END: Final = "<!-- written by `{}`: end -->"
 _PACKAGES: Final = ("confluent-kafka", "fastavro", "rocksdict")
 
 Results = dict[str, list["Figures"]]
@@ -53,12 +53,8 @@ def table(results: Results, records: int, reference: str) -> str:
 
 def setting(workload: Workload, rounds: int, command: str) -> str:
     """Machine, versions, workload and command, in a few lines."""
-    packages = ", ".join(f"{name} {version(name)}" for name in _PACKAGES)
     return (
-        f"- Machine: {processor()}, {memory_gb():.0f} GB, {platform.system()} "
-        f"{platform.release()}; the broker on the same machine.\n"
-        f"- Versions: spanjoin at commit {_commit()}, Python {platform.python_version()}, "
-        f"{packages}, librdkafka {confluent_kafka.libversion()[0]}, Kafka {KAFKA_VERSION}.\n"
+        f"{environment()}"
         f"- Workload: {workload.records:,} records, {workload.keys:,} keys, {workload.lanes} "
         f"partitions, {len(workload.matches):,} matches. {rounds} rounds, the systems in turn in "
         f"each; medians.\n"
@@ -66,11 +62,23 @@ def setting(workload: Workload, rounds: int, command: str) -> str:
     )
 
 
-def write(text: str) -> None:
-    """Put the figures into RESULTS.md; what else is written there stays."""
-    before, _, rest = RESULTS.read_text().partition(_BEGIN)
-    after = rest.partition(_END)[2]
-    RESULTS.write_text(f"{before}{_BEGIN}\n\n{text}\n\n{_END}{after}")
+def environment() -> str:
+    """Machine and versions, a line each."""
+    packages = ", ".join(f"{name} {version(name)}" for name in _PACKAGES)
+    return (
+        f"- Machine: {processor()}, {memory_gb():.0f} GB, {platform.system()} "
+        f"{platform.release()}; the broker on the same machine.\n"
+        f"- Versions: spanjoin at commit {_commit()}, Python {platform.python_version()}, "
+        f"{packages}, librdkafka {confluent_kafka.libversion()[0]}, Kafka {KAFKA_VERSION}.\n"
+    )
+
+
+def write(text: str, part: str = "make bench") -> None:
+    """Put the figures of a part into its place in RESULTS.md; what else is written there stays."""
+    begin, end = _BEGIN.format(part), _END.format(part)
+    before, _, rest = RESULTS.read_text().partition(begin)
+    after = rest.partition(end)[2]
+    RESULTS.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}")
 
 
 def _commit() -> str:

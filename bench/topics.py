@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from bench.workload import Sent
 
@@ -33,17 +33,28 @@ class Topics:
     """All requests of one benchmark to its broker."""
 
     def __init__(self, bootstrap_servers: str) -> None:
+        self.bootstrap_servers = bootstrap_servers
         self._bootstrap: dict[str, str | int | float | bool] = {
             "bootstrap.servers": bootstrap_servers,
             "log_level": 2,
         }
         self._admin = AdminClient(self._bootstrap)
 
-    def create(self, inputs: Iterable[str], output: str, partitions: int) -> None:
+    def create(
+        self,
+        inputs: Iterable[str],
+        output: str,
+        partitions: int,
+        output_settings: Mapping[str, str] | None = None,
+    ) -> None:
         """Make a run's topics; raises what the broker says to it."""
         settings = {name: {"retention.ms": "-1"} for name in inputs}
         # Compacted as it is meant to be, but not before every record was counted.
-        settings[output] = {"cleanup.policy": "compact", "min.compaction.lag.ms": "86400000"}
+        settings[output] = {
+            "cleanup.policy": "compact",
+            "min.compaction.lag.ms": "86400000",
+            **(output_settings or {}),
+        }
         asked = self._admin.create_topics(
             [NewTopic(name, partitions, config=config) for name, config in settings.items()]
         )
