@@ -149,10 +149,8 @@ class Worker:
         """Take over, claim, join; returns whether a turn was committed."""
         if self._renew is not None:
             raise Renew(self._renew)
-        if not self.producers.ready():
-            return False
         ready = self.takeovers.step()
-        if not self.inputs.member():
+        if not (self.producers.ready() and self.inputs.member()):
             # Between two memberships nothing can be committed; the next poll will tell.
             return False
         self._claim(ready)
@@ -167,11 +165,11 @@ class Worker:
             _log.warning("lanes could not be released", why=str(failure))
         for number in list(self.lanes):
             self._drop(number, Signal.REVOKED)
-        wait(self.copies.busy, CLOSE_TIMEOUT_S)
 
     def close(self) -> None:
         """Leave the group and close the clients; may hang, so on a thread that may be left.
 
+        The stores are still being closed: the next owners need not wait for that.
         Whatever `leave` has not released is not released by the group's last callback either: if a
         store could not be written, memory is behind what was committed, and a release would hand
         the lane over as it was before its newest turn.
@@ -179,6 +177,7 @@ class Worker:
         self.running.clear()
         self.inputs.close()
         self.reader.close()
+        wait(self.copies.busy, CLOSE_TIMEOUT_S)
 
     # Rebalance callbacks: called inside `poll`, never raise.
 

@@ -28,6 +28,8 @@ READ_RECORDS_MAX: Final = 500
 """Changelog records read ahead; each is a whole turn."""
 REPLAY_STEP_MS: Final = 50
 """Time one step may spend on replay while other lanes run; a single record is not cut."""
+REPLAY_SHARE: Final = 0.25
+"""The same as a part of the time since the step before, where that is more: turns may be long."""
 AUDIT_ROWS_MAX: Final = 500_000
 """A kept store of more rows than this, fewer of them replayed now, is not audited."""
 
@@ -80,6 +82,7 @@ class Takeovers:
     _reading: set[int] = field(default_factory=set)
     _backlog: deque[tuple[int, int, bytes | None]] = field(default_factory=deque)
     """Read and not yet folded; only of lanes in `_reading`."""
+    _replayed_at: float = field(default_factory=time.monotonic)
 
     def step(self) -> list[Lane]:
         """One bounded step for every lane on its way; returns those that are ready to claim.
@@ -132,6 +135,8 @@ class Takeovers:
         lane.replay = Replay(store)
         start = max(store.position, extent.start)
         self.reader.assign(lane.number, start)
+        if not self._reading:
+            self._replayed_at = time.monotonic()
         self._reading.add(lane.number)
         lane.signal(Signal.OPENED)
         self.observe(lane, "restore", start=start, end=extent.end)
@@ -166,7 +171,8 @@ class Takeovers:
             for number in replayed.below_start:
                 if number in self._reading:
                     self._damaged(self.lanes[number], "the changelog begins past its position")
-        until = time.monotonic() + REPLAY_STEP_MS / 1000
+        began = time.monotonic()
+        until = began + max(REPLAY_STEP_MS / 1000, (began - self._replayed_at) * REPLAY_SHARE)
         while self._backlog and time.monotonic() < until:
             number, offset, value = self._backlog.popleft()
             lane = self.lanes[number]
@@ -174,6 +180,7 @@ class Takeovers:
                 self._fold(lane, offset, value)
             except StoreDamaged as damaged:
                 self._damaged(lane, str(damaged))
+        self._replayed_at = time.monotonic()
 
     def _fold(self, lane: Lane, offset: int, value: bytes | None) -> None:
         assert lane.replay is not None, f"lane {lane.number} is read without a replay"

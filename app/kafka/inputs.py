@@ -51,7 +51,7 @@ _DEFAULTS: Final[dict[str, str | int | bool]] = {
 _CLASSIC: Final[dict[str, str | int | bool]] = {
     "partition.assignment.strategy": "cooperative-sticky",
     "session.timeout.ms": 6_000,
-    "heartbeat.interval.ms": 500,
+    "heartbeat.interval.ms": 200,
 }
 
 
