@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, TopicPartition
 
 from app.errors import Renew, UsageError
 from app.kafka.clients import quiet, report
@@ -31,9 +31,10 @@ Incoming = tuple[int, bytes | None, bytes | None, object]
 """(offset, key, value, the client's message)."""
 
 _log: Final = structlog.get_logger()
-_NOWHERE: Final = 0
-"""Offset a left partition is assigned with while it is paused; the real one is set by a seek. It
-is absolute so that the client does not look up stored offsets, which may not exist."""
+_NOWHERE: Final = OFFSET_END
+"""Where a left partition is assigned until a seek says where it begins; paused meanwhile, but the
+client may have fetched before it is told. Any number may be out of the range of an input that is
+trimmed, which would stop the job for nothing, and the group's offsets may not exist."""
 
 _CONSUMER: Final[dict[str, str | int | bool]] = {
     "enable.auto.commit": False,
@@ -177,9 +178,8 @@ class Inputs:
         """Fetch one side of a lane, from this position on.
 
         The second seek wakes the client's fetcher: where all partitions were paused, a resume
-        alone leaves it asleep for up to a second. The first one is there because a fetch from
-        where a left partition was assigned, offset 0, would find an input that has been trimmed
-        out of range, and stop the job for nothing.
+        alone leaves it asleep for up to a second. The first one is there so that nothing is fetched
+        from where a left partition was assigned.
         """
         at = TopicPartition(self._topics[side], lane, position)
         self._consumers[side].seek(at)

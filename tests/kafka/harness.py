@@ -75,17 +75,18 @@ class Harness:
             self._producer.purge()
             self._producer.flush(1)
 
-    def create_topics(self, partitions: int = 1) -> None:
+    def create_topics(self, partitions: int = 1, job: Job | None = None) -> None:
         """Both inputs, kept for ever, and an output whose whole log stays to be looked at.
 
         Transactions are marked with the clock's time, matches with their events'. Where these are
         a segment's time apart, Kafka closes the segment after the first transaction and compacts
         it soon, and a match that was taken back at once is gone from the log.
         """
-        self.create_topic(self.job.left, partitions)
-        self.create_topic(self.job.right, partitions)
+        job = job or self.job
+        self.create_topic(job.left, partitions)
+        self.create_topic(job.right, partitions)
         whole = {"cleanup.policy": "compact", "segment.ms": str(2**63 - 1)}
-        self.create_topic(self.job.output, OUTPUT_PARTITIONS, whole)
+        self.create_topic(job.output, OUTPUT_PARTITIONS, whole)
 
     def create_topic(
         self, topic: str, partitions: int, config: Mapping[str, str] | None = None

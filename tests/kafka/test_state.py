@@ -5,22 +5,17 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, Final
 
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import NewPartitions
-
 from tests.kafka.avro import encode, instant
 from tests.kafka.streams import random_stream
-from tests.kafka.workers import eventually, spanjoin
+from tests.kafka.workers import spanjoin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from tests.kafka.harness import Harness
-    from tests.kafka.workers import Worker
 
 LANES: Final = 4
-NOTICED_WITHIN_S: Final = 30
 
 
 def state(kafka: Harness, number: int = 1) -> dict[str, str]:
@@ -32,15 +27,6 @@ def send(kafka: Harness, at: int, side: str) -> None:
     """An instant named after its side and time."""
     topic = {"l": kafka.job.left, "r": kafka.job.right}[side]
     kafka.send(topic, b"k", encode(instant(f"{side}{at}", at)))
-
-
-def refused(worker: Worker) -> str:
-    """Its last words: exit 2 and one line that is no traceback."""
-    assert worker.wait(NOTICED_WITHIN_S) == 2, worker.tail()
-    lines = worker.log.read_text().splitlines()
-    words = [line for line in lines if line.startswith("spanjoin: ")]
-    assert words == lines[-1:], worker.tail()
-    return words[0]
 
 
 def refused_at_start(config: Path, environ: Mapping[str, str]) -> str:
@@ -155,56 +141,3 @@ def test_another_unit_is_refused(kafka: Harness) -> None:
     assert worker.terminate() == 0
     other = kafka.write_config(text='unit = "ms"\n---\n')
     assert "unit" in refused_at_start(other, state(kafka))
-
-
-def test_partitions_added_under_a_running_job_stop_it(kafka: Harness) -> None:
-    kafka.create_topics(2)
-    config = kafka.write_config()
-    worker = kafka.start(config)
-    kafka.await_running(worker)
-    grown = kafka.cluster.admin.create_partitions([NewPartitions(kafka.job.right, 3)])
-    grown[kafka.job.right].result(30)
-    line = refused(worker)
-    assert kafka.job.right in line
-    assert "2" in line
-    assert "3" in line
-    again = refused_at_start(config, state(kafka))
-    assert kafka.job.left in again
-    assert kafka.job.right in again
-
-
-def test_input_deleted_before_it_was_read_stops_the_job(kafka: Harness) -> None:
-    kafka.create_topics(1)
-    config = kafka.write_config()
-    worker = kafka.start(config)
-    for side in "lr":
-        send(kafka, 10, side)
-    kafka.settle()
-    assert worker.terminate() == 0
-    send(kafka, 20, "r")
-    send(kafka, 30, "r")
-    kafka.flush()
-    cut = TopicPartition(kafka.job.right, 0, 2)
-    kafka.cluster.admin.delete_records([cut])[cut].result(30)
-    log = kafka.read(kafka.job.output)
-    for environ in (state(kafka), state(kafka, 9)):
-        line = refused_at_start(config, environ)
-        assert kafka.job.right in line
-    assert kafka.read(kafka.job.output) == log
-
-
-def test_an_input_that_was_made_anew_stops_the_job(kafka: Harness) -> None:
-    kafka.create_topics(1)
-    config = kafka.write_config()
-    worker = kafka.start(config)
-    for side in "lr":
-        send(kafka, 10, side)
-    kafka.settle()
-    assert worker.terminate() == 0
-    kafka.cluster.admin.delete_topics([kafka.job.left])[kafka.job.left].result(30)
-    eventually(lambda: not kafka.cluster.partitions(kafka.job.left), 30, lambda: "still there")
-    kafka.create_topic(kafka.job.left, 1)
-    send(kafka, 10, "l")
-    kafka.flush()
-    for _ in range(2):
-        assert kafka.job.left in refused_at_start(config, state(kafka))

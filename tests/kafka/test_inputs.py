@@ -1,0 +1,174 @@
+"""Inputs that are changed under a job: it stops with one line, moves nothing, and stays stopped."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import NewPartitions
+
+from tests.kafka.avro import encode, instant
+from tests.kafka.harness import Harness, Job
+from tests.kafka.workers import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from tests.kafka.reading import Change
+    from tests.kafka.workers import Worker
+
+STOPPED_WITHIN_S: Final = 60
+FETCH_WAITS_S: Final = 0.5
+LANES: Final = 12
+STARTS: Final = 3
+
+
+@dataclass
+class Changed:
+    """A job whose inputs something is done to."""
+
+    kafka: Harness
+    job: Job
+    config: Path
+    worker: Worker
+
+    def topic(self, side: str) -> str:
+        return {"left": self.job.left, "right": self.job.right}[side]
+
+    def send(self, side: str, at: int) -> None:
+        """A row that is named after its side and time."""
+        value = encode(instant(f"{side[0]}{at}", at))
+        self.kafka.send(self.topic(side), b"k", value, 0)
+        self.kafka.flush()
+
+    def restart(self) -> None:
+        """Start the worker again, over its state."""
+        state = {"SPANJOIN_STATE__DIR": str(self.kafka.directory / self.job.name)}
+        self.worker = self.kafka.start(self.config, environ=state)
+        self.worker.expect_end()
+
+    def results(self) -> list[Change]:
+        """What the job has written."""
+        return self.kafka.read(self.job.output) + self.kafka.read(self.job.rejects)
+
+    def refused(self) -> str:
+        """The last words of the worker: exit 2 and one line that is no traceback."""
+        assert self.worker.wait(STOPPED_WITHIN_S) == 2, self.worker.tail()
+        lines = self.worker.log.read_text().splitlines()
+        words = [line for line in lines if line.startswith("spanjoin: ")]
+        assert words == lines[-1:], self.worker.tail()
+        return words[0]
+
+
+def trim(kafka: Harness, topic: str, offsets: Mapping[int, int]) -> None:
+    """Delete the records of each partition below an offset."""
+    places = [TopicPartition(topic, *place) for place in offsets.items()]
+    for future in kafka.cluster.admin.delete_records(places).values():
+        future.result(30)
+
+
+def cut(job: Changed, side: str) -> None:
+    """Records are deleted before they were read."""
+    job.worker.pause()
+    job.send(side, 20)  # A fetch that waits at the broker may bring this one.
+    time.sleep(FETCH_WAITS_S)
+    job.send(side, 30)
+    trim(job.kafka, job.topic(side), {0: 3})
+    job.worker.resume()
+
+
+def delete(job: Changed, side: str) -> None:
+    topic, cluster = job.topic(side), job.kafka.cluster
+    cluster.admin.delete_topics([topic])[topic].result(30)
+    eventually(lambda: not cluster.partitions(topic), 30, lambda: f"{topic} is still there")
+
+
+def recreate(job: Changed, side: str) -> None:
+    delete(job, side)
+    job.kafka.create_topic(job.topic(side), 2)
+    job.kafka.producer.list_topics(job.topic(side), timeout=30)
+    job.send(side, 10)
+
+
+def recreate_while_stopped(job: Changed, side: str) -> None:
+    assert job.worker.terminate() == 0
+    recreate(job, side)
+    job.restart()
+
+
+def grow(job: Changed, *sides: str) -> None:
+    for side in sides:
+        topic = job.topic(side)
+        grown = job.kafka.cluster.admin.create_partitions([NewPartitions(topic, 3)])
+        grown[topic].result(30)
+
+
+CHANGES: Final[Sequence[tuple[Callable[[Changed], None], str, str, str]]] = (
+    (lambda job: cut(job, "left"), "left", "deleted before they were read", "past the position"),
+    (lambda job: cut(job, "right"), "right", "deleted before they were read", "past the position"),
+    (lambda job: delete(job, "left"), "left", "was deleted", "does not exist"),
+    (lambda job: delete(job, "right"), "right", "was deleted", "does not exist"),
+    (lambda job: recreate(job, "left"), "left", "created", "created"),
+    (lambda job: recreate(job, "right"), "right", "created", "created"),
+    (lambda job: recreate_while_stopped(job, "left"), "left", "created", "created"),
+    (lambda job: grow(job, "left"), "left", "2 to 3 partitions", "3 partitions"),
+    (lambda job: grow(job, "right"), "right", "2 to 3 partitions", "3 partitions"),
+    (lambda job: grow(job, "left", "right"), "left", "2 to 3 partitions", "3"),
+)
+"""What is done, to which side, what the running job says of it, and what the next start says."""
+
+
+def job_that_runs(kafka: Harness) -> Changed:
+    job = Job()
+    kafka.create_topics(2, job)
+    config = kafka.write_config(name=f"{job.name}.toml", job=job)
+    changed = Changed(kafka, job, config, None)  # type: ignore[arg-type]  # it starts now
+    changed.restart()
+    for side in ("left", "right"):
+        changed.send(side, 10)
+    return changed
+
+
+def test_inputs_that_are_changed_stop_the_job(kafka: Harness) -> None:
+    """All at once, each a job of its own: noticing takes seconds, and they have nothing to do."""
+    kafka.quick_session = False
+    jobs = [job_that_runs(kafka) for _ in CHANGES]
+    for job in jobs:
+        kafka.settle(job=job.job)
+    before = [job.results() for job in jobs]
+    assert [len(log) for log in before] == [1] * len(jobs)
+    for job, (change, *_) in zip(jobs, CHANGES, strict=True):
+        change(job)
+    lines = [job.refused() for job in jobs]
+    for job in jobs:
+        job.restart()
+    again = [job.refused() for job in jobs]
+    for job, line, line_again, (_, side, words, words_again) in zip(
+        jobs, lines, again, CHANGES, strict=True
+    ):
+        assert job.topic(side) in line
+        assert words in line
+        assert job.job.name in line_again
+        assert words_again in line_again
+    assert [job.results() for job in jobs] == before
+
+
+def test_inputs_that_were_trimmed_after_they_were_read_stop_nothing(kafka: Harness) -> None:
+    kafka.create_topics(LANES)
+    config = kafka.write_config()
+    state = {"SPANJOIN_STATE__DIR": str(kafka.directory / "state")}
+    expected = set()
+    for at in range(STARTS):
+        worker = kafka.start(config, environ=state)
+        for lane in range(LANES):
+            for side, topic in (("l", kafka.job.left), ("r", kafka.job.right)):
+                kafka.send(topic, b"key-%d" % at, encode(instant(f"{side}{lane}-{at}", at)), lane)
+            expected.add(f"L:l{lane}-{at}|R:r{lane}-{at}")
+        kafka.settle()
+        assert worker.terminate() == 0, worker.tail()
+        for topic in (kafka.job.left, kafka.job.right):
+            trim(kafka, topic, kafka.cluster.ends(topic))
+    assert set(kafka.matches()) == expected
