@@ -8,7 +8,7 @@ from app.errors import Crash, SpanjoinError, UsageError
 from rebalance.lanes import Mismatch
 from schemas.codec import UnknownSchema
 from state.checkpoint import Unreadable
-from state.disk import StoreError, StoreFull, StoreLocked
+from state.disk import StoreDamaged, StoreError, StoreFull, StoreLocked
 
 if TYPE_CHECKING:
     from app.config import Config
@@ -19,7 +19,6 @@ ENDINGS: Final = (Mismatch, UnknownSchema, Unreadable, StoreError)
 
 def ending(error: Exception, config: Config) -> SpanjoinError:
     """The line for people, with the mend and the exit code."""
-    where = config.state.dir
     match error:
         case Mismatch():
             return UsageError(str(error))
@@ -32,9 +31,18 @@ def ending(error: Exception, config: Config) -> SpanjoinError:
                 f"topic {config.changelog_topic} holds a record that cannot be read ({error}): run "
                 f"the version that wrote it, or start over under a new name"
             )
+        case _:
+            return _of_store(error, config)
+
+
+def _of_store(error: Exception, config: Config) -> SpanjoinError:
+    where = config.state.dir
+    match error:
         case StoreLocked():
             return UsageError(f"state.dir {where} is used by another process: {error}")
         case StoreFull():
             return Crash(f"the disk of state.dir {where} is full: {error}")
-        case _:
+        case StoreDamaged():
             return Crash(f"the state in {where} is damaged ({error}): delete it and start again")
+        case _:
+            return Crash(f"state.dir {where} cannot be used: {error}")

@@ -35,7 +35,7 @@ from app.questions import NotAnswered, Questions
 from app.steps import Reached, nobody
 from app.topics import prepare_topics
 from app.worker import Worker
-from state.disk import StateDirTaken, lock_state_dir
+from state.disk import StateDirTaken, lock_state_dir, store_error
 from state.retention import span_of
 from state.store import Resources
 
@@ -126,6 +126,8 @@ def run_worker(config: Config, *, accept_bounds: bool = False, reached: Reached 
         raise UsageError(
             f"state.dir {config.state.dir} is used by another worker; give each its own"
         ) from taken
+    except OSError as error:
+        raise ending(store_error(config.state.dir, error), config) from error
     with lock, _signals(process), _http(config, process) as identity:
         structlog.contextvars.bind_contextvars(worker=identity.worker)
         threading.Thread(target=_watch, args=(process,), name="watchdog", daemon=True).start()
