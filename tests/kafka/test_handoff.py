@@ -10,7 +10,6 @@ import signal
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from state.checkpoint import decode_turn
 from tests.kafka.avro import encode, instant
 from tests.kafka.commands import done
 from tests.kafka.harness import Job
@@ -18,7 +17,7 @@ from tests.kafka.lane import HORIZON
 from tests.kafka.load import Load
 from tests.kafka.reading import history, live
 from tests.kafka.streams import random_stream
-from tests.kafka.victims import Trickle, finish, halted, victim
+from tests.kafka.victims import Trickle, finish, halted, victim, writers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,21 +67,6 @@ def await_killed(kafka: Harness, worker: Worker) -> None:
     """
     kafka.await_(lambda: halted(worker), WITHIN_S, worker.tail)
     killed(worker)
-
-
-def writers(kafka: Harness) -> dict[int, list[tuple[int, str]]]:
-    """By lane, who wrote the committed changelog: (epoch, writer) of each turn, in its order.
-
-    Epochs never go back, and one of them has one writer: else two owners would have committed.
-    """
-    found: dict[int, list[tuple[int, str]]] = {}
-    for change in kafka.read(kafka.job.changelog):
-        turn = decode_turn(change.value or b"")
-        found.setdefault(change.partition, []).append((turn.epoch, turn.writer))
-    for turns in found.values():
-        assert [epoch for epoch, _ in turns] == sorted(epoch for epoch, _ in turns)
-        assert len({epoch for epoch, _ in turns}) == len(set(turns))
-    return found
 
 
 def test_a_stale_owner_is_fenced_after_a_transfer(kafka: Harness) -> None:

@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from state.checkpoint import decode_turn
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -82,3 +84,18 @@ def finish(kafka: Harness, trickle: Trickle, stream: Stream) -> None:
     kafka.settle()
     stream.check_log(kafka.read(kafka.job.output))
     stream.check_rejects(kafka.read(kafka.job.rejects))
+
+
+def writers(kafka: Harness) -> dict[int, list[tuple[int, str]]]:
+    """By lane, who wrote the committed changelog: (epoch, writer) of each turn, in its order.
+
+    Epochs never go back, and one of them has one writer: else two owners would have committed.
+    """
+    found: dict[int, list[tuple[int, str]]] = {}
+    for change in kafka.read(kafka.job.changelog):
+        turn = decode_turn(change.value or b"")
+        found.setdefault(change.partition, []).append((turn.epoch, turn.writer))
+    for turns in found.values():
+        assert [epoch for epoch, _ in turns] == sorted(epoch for epoch, _ in turns)
+        assert len({epoch for epoch, _ in turns}) == len(set(turns))
+    return found
