@@ -12,6 +12,7 @@ from app.broker import ENVIRONMENT_NAME, Broker, start_broker
 from tests.kafka.harness import Harness
 from tests.kafka.load import Load
 from tests.kafka.streams import random_stream
+from tests.kafka.victims import halted, victim
 from tests.kafka.workers import lanes_of
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from tests.kafka.workers import Worker
 
 STOPPED_WITHIN_S: Final = 10
+RESTARTED: Final = 75
+MINUTES_S: Final = 180
 ON_THE_WAY: Final = {"assigned", "restoring", "fencing", "installing", "running"}
 
 
@@ -51,14 +54,17 @@ def stop(worker: Worker) -> None:
 def test_lanes_go_on_after_the_broker_was_killed_and_frozen(
     kafka: Harness, own_broker: Broker
 ) -> None:
-    kafka.create_topics(4)
+    kafka.create_topics(6)
     config = kafka.write_config(text="[turn]\nmax_records = 200\n")
-    stream = random_stream(41, 12_000, keys=300, lanes=4, step=0.02)
+    stream = random_stream(41, 12_000, keys=300, lanes=6, step=0.02)
     stays, leaves = kafka.start(config), kafka.start(config)
-    kafka.await_running(stays, leaves)
+    writes = victim(kafka, config, "STOP", "turn.logged")
+    kafka.await_running(stays, leaves, writes)
     with Load(kafka, stream, 5) as load:
-        load.await_taken(0.2)
+        # In the middle of a transaction of this one.
+        kafka.await_(lambda: halted(writes), 60, writes.tail)
         own_broker.kill()
+        writes.resume()
         kafka.await_(lambda: stays.get("/readyz")[0] == 503, 30, stays.tail)
         assert stays.get("/livez")[0] == 200
         # Nothing can be released now, and that must not keep it.
@@ -66,6 +72,9 @@ def test_lanes_go_on_after_the_broker_was_killed_and_frozen(
         own_broker.restart()
         load.await_taken(0.6)
         kafka.await_running(stays)
+        kafka.await_(
+            lambda: writes.process.poll() == RESTARTED or bool(writes.running()), 60, writes.tail
+        )
         own_broker.pause()
         # Longer than a session, not long enough for anything to be given up.
         time.sleep(3)
@@ -101,3 +110,34 @@ def test_a_worker_stops_in_the_middle_of_a_takeover_that_hangs(
     third = kafka.start(config)
     kafka.await_running(third)
     stream.check_log(kafka.read(kafka.job.output))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("frozen", [False, True], ids=["killed", "frozen"])
+def test_a_broker_that_is_away_for_minutes_is_waited_for(
+    kafka: Harness, own_broker: Broker, frozen: bool
+) -> None:
+    """Longer than any session, transaction, request, and than a poll may take."""
+    kafka.create_topics(4)
+    config = kafka.write_config(text="[turn]\nmax_records = 200\n")
+    stream = random_stream(43, 40_000, keys=500, lanes=4, step=0.02)
+    workers = [kafka.start(config), kafka.start(config)]
+    kafka.await_running(*workers)
+    with Load(kafka, stream, 20) as load:
+        load.await_taken(0.3)
+        (own_broker.pause if frozen else own_broker.kill)()
+        until = time.monotonic() + MINUTES_S
+        while time.monotonic() < until:
+            for worker in workers:
+                kafka.await_(lambda: worker.get("/readyz")[0] == 503, 60, worker.tail)  # noqa: B023
+                assert worker.get("/livez")[0] == 200
+            time.sleep(1)
+        (own_broker.resume if frozen else own_broker.restart)()
+    kafka.settle(180)
+    # None of them has ended.
+    kafka.await_running(*workers)
+    stream.check_log(kafka.read(kafka.job.output))
+    stream.check_rejects(kafka.read(kafka.job.rejects))
+    for worker in workers:
+        stop(worker)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tests.kafka.harness import Harness
 
 STOPPED_WITHIN_S: Final = 10
+GUESTS: Final = 3
 
 
 def check(kafka: Harness, stream: Stream) -> None:
@@ -103,6 +104,35 @@ def test_workers_killed_under_load_change_nothing(kafka: Harness) -> None:
         shutil.rmtree(kafka.directory / "state-1")
         for number in range(3):
             start_again(number)
+    check(kafka, stream)
+
+
+@pytest.mark.parametrize(
+    "seconds",
+    [8, pytest.param(60, marks=[pytest.mark.long, pytest.mark.timeout(600)])],
+)
+def test_a_worker_that_comes_and_one_that_goes_every_second(kafka: Harness, seconds: int) -> None:
+    """One that was there before stays; of the others none lives for long, and half are killed."""
+    kafka.create_topics(8)
+    config = kafka.write_config(text="[turn]\nmax_records = 300\n")
+    stream = random_stream(16, 1_000 * seconds, keys=300, lanes=8, step=0.02)
+    stays = kafka.start(config)
+    kafka.await_running(stays)
+    guests: list[Worker] = []
+    with Load(kafka, stream, seconds):
+        for number in range(seconds):
+            due = time.monotonic() + 1
+            guests.append(kafka.start(config))
+            if len(guests) > GUESTS:
+                guest = guests.pop(0)
+                if number % 2:
+                    guest.kill()
+                else:
+                    stop(guest)
+            time.sleep(max(due - time.monotonic(), 0))
+    for guest in guests:
+        stop(guest)
+    kafka.await_(lambda: len(stays.running()) == 8, 60, stays.tail)
     check(kafka, stream)
 
 
