@@ -12,29 +12,27 @@ import gc
 import shutil
 import sys
 import tempfile
+import time
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from app.broker import start_broker
-from bench import report
-from bench.client import Bare
+from bench import report, targets
 from bench.handoff import part as handoff
+from bench.rows import SYSTEMS
 from bench.runs import Figures, run
-from bench.spanjoin import Spanjoin
-from bench.streams import FASTEST_GRACE_MS, KafkaStreams
 from bench.systems import Place, System
 from bench.topics import Topics
 from bench.workload import Workload
 
-REFERENCE = Bare()
-SYSTEMS: tuple[System, ...] = (
-    REFERENCE,
-    Spanjoin(1),
-    Spanjoin(2),
-    KafkaStreams(1),
-    KafkaStreams(2),
-    KafkaStreams(1, FASTEST_GRACE_MS),
-    KafkaStreams(2, FASTEST_GRACE_MS),
-)
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bench.workload import Sides
+
+AGO_MS: Final = 10 * 60_000
+"""The last event is this old: none is in the future, and none so old that brokers delete it."""
 
 
 def main() -> None:
@@ -44,44 +42,68 @@ def main() -> None:
         for system in SYSTEMS
         if not arguments.only or any(part in system.name for part in arguments.only)
     ]
-    workload = Workload(arguments.records, arguments.keys, arguments.lanes)
-    results: report.Results = {system.name: [] for system in systems}
+    workload = _workload(arguments)
     with contextlib.ExitStack() as stack:
         directory = Path(tempfile.mkdtemp(prefix="spanjoin-bench-"))
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
         broker = stack.enter_context(start_broker(say=print))
-        topics = Topics(broker.bootstrap_servers)
-        print(f"{workload.records:,} records, {len(workload.matches):,} matches", flush=True)
-        sent = workload.sent()
-        gc.collect()
-        gc.freeze()  # Millions of records that stay; no collection needs to look at them.
-        for number in range(arguments.rounds):
-            for index, system in enumerate(systems):
-                name = f"bench-{number}-{index}"
-                place = Place(name, directory / name, broker.bootstrap_servers, workload.lanes)
-                place.directory.mkdir()
-                figures = run(system, place, topics, workload, sent)
-                results[system.name].append(figures)
-                print(_line(number + 1, system, figures, workload), flush=True)
-    reference = REFERENCE.name if REFERENCE.name in results else systems[0].name
-    table = report.table(results, workload.records, reference)
-    print(f"\n{table}")
+        place = Place("bench", directory, broker.bootstrap_servers, workload.lanes)
+        results = _rounds(systems, place, workload, arguments.rounds)
+    text = f"{report.table(results)}\n\n### Targets\n\n{targets.table(targets.throughput(results))}"
+    print(f"\n{text}")
     if not arguments.no_write:
         command = "make bench" + (f' ARGS="{arguments.given}"' if arguments.given else "")
-        report.write(f"{report.setting(workload, arguments.rounds, command)}\n{table}")
+        setting = report.setting(workload, arguments.rounds, command)
+        report.write(f"{setting}\n{text}")
 
 
-def _line(number: int, system: System, figures: Figures, workload: Workload) -> str:
+def _workload(arguments: argparse.Namespace) -> Workload:
+    total = arguments.records + arguments.warm_up
+    return Workload(
+        arguments.records,
+        arguments.keys,
+        arguments.lanes,
+        arguments.warm_up,
+        begin_ms=int(time.time() * 1000) - total - AGO_MS,
+    )
+
+
+def _rounds(
+    systems: Sequence[System], place: Place, workload: Workload, rounds: int
+) -> targets.Results:
+    """Every system in turn, so many times."""
+    loads: dict[float, tuple[Workload, tuple[Sides, Sides]]] = {}
+    for part in {system.part for system in systems}:
+        some = replace(workload, records=int(workload.records * part))
+        print(f"{some.records:,} records, {len(some.matches):,} matches", flush=True)
+        loads[part] = some, some.sent()
+    gc.collect()
+    gc.freeze()  # Millions of records that stay; no collection needs to look at them.
+    topics = Topics(place.bootstrap_servers)
+    results: targets.Results = {system.name: [] for system in systems}
+    for number in range(rounds):
+        for index, system in enumerate(systems):
+            name = f"{place.name}-{number}-{index}"
+            here = replace(place, name=name, directory=place.directory / name)
+            here.directory.mkdir()
+            figures = run(system, here, topics, *loads[system.part])
+            results[system.name].append(figures)
+            print(_line(number + 1, system, figures), flush=True)
+    return results
+
+
+def _line(number: int, system: System, figures: Figures) -> str:
     return (
-        f"round {number}: {system.name}: {workload.records / figures.seconds:,.0f} records/s, "
-        f"{figures.cpu_seconds / workload.records * 1e6:.2f} CPU s per million, "
+        f"round {number}: {system.name}: {figures.rate:,.0f} records/s, "
+        f"{figures.cpu_per_million:.2f} CPU s per million, "
         f"{figures.peak_mb:.0f} MB, {figures.found:,} of {figures.expected:,}"
     )
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("--records", type=int, default=400_000, help="on both sides together")
+    parser.add_argument("--records", type=int, default=2_000_000, help="on both sides together")
+    parser.add_argument("--warm-up", type=int, default=200_000, help="records before those")
     parser.add_argument("--keys", type=int, default=10_000)
     parser.add_argument("--lanes", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
@@ -90,7 +112,7 @@ def _arguments() -> argparse.Namespace:
     arguments = parser.parse_args()
     defaults = vars(parser.parse_args([]))
     arguments.given = " ".join(
-        f"--{name} {value}"
+        f"--{name.replace('_', '-')} {value}"
         for name, value in vars(arguments).items()
         if value != defaults[name] and name not in ("only", "no_write")
     )

@@ -2,9 +2,10 @@
 
 It does what any exactly-once application in Python must do at least: the same client settings, the
 same turns and transactions as spanjoin, and nothing between input and output. It decodes with
-fastavro, the usual library, and writes each input value to the output as it is.
+fastavro, the usual library, and writes each input value to the output as it is. It may be told to
+do less: only consume, or consume and decode; then it commits its positions without transactions.
 
-Usage: python -m bench.bare CONFIG
+Usage: python -m bench.bare CONFIG consume|decode|produce
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import signal
 import sys
 import threading
 import uuid
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,8 +34,16 @@ FIRST_WAIT_S: Final = 0.005
 MESSAGE_BYTES_MAX: Final = 1_048_588
 
 
+class Work(StrEnum):
+    """How much it does."""
+
+    CONSUME = "consume"
+    DECODE = "decode"
+    PRODUCE = "produce"
+
+
 def main() -> None:
-    config = load_config(Path(sys.argv[1]))
+    config, work = load_config(Path(sys.argv[1])), Work(sys.argv[2])
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     consumer = Consumer(
@@ -43,6 +53,26 @@ def main() -> None:
             "enable.partition.eof": False,
         }
     )
+    producer = _producer(config) if work is Work.PRODUCE else None
+    consumer.subscribe([config.left.topic, config.right.topic], on_assign=_ready)
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    while not stopping.is_set():
+        messages: list[Any] = consumer.consume(1, FIRST_WAIT_S)
+        messages += consumer.consume(config.turn.max_records, 0)
+        if not messages:
+            continue
+        if work is not Work.CONSUME:
+            _decode(messages)
+        if producer is not None:
+            _produce(config.output.topic, consumer, producer, messages)
+        else:
+            consumer.commit(offsets=consumer.position(consumer.assignment()))
+    consumer.close()
+
+
+def _producer(config: Config) -> Producer:
     limits = Limits(MESSAGE_BYTES_MAX, MESSAGE_BYTES_MAX, MESSAGE_BYTES_MAX)
     producer = Producer(
         {
@@ -51,32 +81,26 @@ def main() -> None:
         }
     )
     producer.init_transactions(WAIT_S)
-    consumer.subscribe([config.left.topic, config.right.topic], on_assign=_ready)
-    gc.collect()
-    gc.freeze()
-    gc.disable()
-    while not stopping.is_set():
-        messages: list[Any] = consumer.consume(1, FIRST_WAIT_S)
-        messages += consumer.consume(config.turn.max_records, 0)
-        if messages:
-            _turn(config, consumer, producer, messages)
-    consumer.close()
+    return producer
 
 
 def _ready(_consumer: Consumer, _partitions: object) -> None:
     print("ready", flush=True)
 
 
-def _turn(config: Config, consumer: Consumer, producer: Producer, messages: list[Any]) -> None:
-    schema = _SCHEMA
-    topic, produce, decode = config.output.topic, producer.produce, fastavro.schemaless_reader
-    producer.begin_transaction()
+def _decode(messages: list[Any]) -> None:
+    decode, schema = fastavro.schemaless_reader, _SCHEMA
     for message in messages:
         if message.error() is not None:
             raise SystemExit(str(message.error()))
-        value = message.value()
-        decode(io.BytesIO(value[HEADER_SIZE:]), schema, None)
-        produce(topic, value, message.key())
+        decode(io.BytesIO(message.value()[HEADER_SIZE:]), schema, None)
+
+
+def _produce(topic: str, consumer: Consumer, producer: Producer, messages: list[Any]) -> None:
+    produce = producer.produce
+    producer.begin_transaction()
+    for message in messages:
+        produce(topic, message.value(), message.key())
     producer.flush(WAIT_S)
     producer.send_offsets_to_transaction(
         consumer.position(consumer.assignment()), consumer.consumer_group_metadata(), WAIT_S

@@ -12,50 +12,72 @@ from typing import TYPE_CHECKING, Final
 import confluent_kafka
 
 from app.broker.interface import KAFKA_VERSION
+from bench import rows
 from bench.procfs import memory_gb, processor
+from bench.quix_streams import version as quix_version
+from bench.streams import JAVA_OPTIONS, java_version
+from bench.targets import Results, ratio
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bench.runs import Figures
     from bench.workload import Workload
 
 RESULTS: Final = Path(__file__).with_name("RESULTS.md")
 _BEGIN: Final = "<!-- written by `{}`: begin -->"
 _END: Final = "<!-- written by `{}`: end -->"
+_REFERENCES: Final = (rows.STREAMS_ONE, rows.FASTEST_ONE, rows.CLIENT)
+_SHORT: Final = {
+    rows.STREAMS_ONE.name: "Streams 1",
+    rows.FASTEST_ONE.name: "its fastest",
+    rows.CLIENT.name: "client",
+}
 _PACKAGES: Final = ("confluent-kafka", "fastavro", "rocksdict")
 
-Results = dict[str, list["Figures"]]
-"""System -> one entry a round."""
 
-
-def table(results: Results, records: int, reference: str) -> str:
+def table(results: Results) -> str:
     """Medians over the rounds; ratios are medians of each round's own ratio."""
+    references = [one for one in _REFERENCES if one.name in results]
     lines = [
-        "| system | records/s | of the client | CPU s per million | peak MB | found / expected |",
-        "|---|---:|---:|---:|---:|---:|",
+        "| system | records/s | CPU s per million | peak MB | found / expected |"
+        + "".join(f" / {_SHORT[one.name]} |" for one in references),
+        "|---|---:|---:|---:|---:|" + "---:|" * len(references),
     ]
     for system, rounds in results.items():
-        rate = median(records / one.seconds for one in rounds)
-        ratio = median(
-            other.seconds / one.seconds
-            for one, other in zip(rounds, results[reference], strict=False)
-        )
-        cpu = median(one.cpu_seconds for one in rounds) / records * 1e6
+        rate = median(one.rate for one in rounds)
+        cpu = median(one.cpu_per_million for one in rounds)
         peak = max(one.peak_mb for one in rounds)
-        found = min(rounds, key=lambda one: one.found / one.expected)
-        missing = found.expected - found.found
-        note = f" (**{missing:,} missing**)" if missing else ""
+        ratios = [ratio(results, system, one.name) or 0.0 for one in references]
+        figures = f"{rate:,.0f} | {cpu:.1f} | {peak:.0f} | {_found(rounds)}"
         lines.append(
-            f"| {system} | {rate:,.0f} | {ratio:.2f} | {cpu:.1f} | {peak:.0f} "
-            f"| {found.found:,} / {found.expected:,}{note} |"
+            f"| {_named(system, rounds)} | {figures} |" + "".join(f" {one:.2f} |" for one in ratios)
         )
     return "\n".join(lines)
+
+
+def _named(system: str, rounds: Sequence[Figures]) -> str:
+    part = rounds[0].part
+    return system if part == 1 else f"{system} (on {rounds[0].records:,} records: it is slow)"
+
+
+def _found(rounds: Sequence[Figures]) -> str:
+    worst = max(rounds, key=lambda one: one.expected - one.found)
+    if not worst.expected:
+        return "writes nothing"
+    missing = worst.expected - worst.found
+    share = f"{missing / worst.expected:.2%}"
+    note = f" (**{missing:,} missing, {share}**)" if missing else ""
+    return f"{worst.found:,} / {worst.expected:,}{note}"
 
 
 def setting(workload: Workload, rounds: int, command: str) -> str:
     """Machine, versions, workload and command, in a few lines."""
     return (
         f"{environment()}"
-        f"- Workload: {workload.records:,} records, {workload.keys:,} keys, {workload.lanes} "
+        f"- Kafka Streams: one process, `{' '.join(JAVA_OPTIONS[:2])}`.\n"
+        f"- Workload: {workload.records:,} records after {workload.warm_up:,} to warm up, "
+        f"{workload.keys:,} keys, {workload.lanes} "
         f"partitions, {len(workload.matches):,} matches. {rounds} rounds, the systems in turn in "
         f"each; medians.\n"
         f"- Command: `{command}`\n"
@@ -69,7 +91,8 @@ def environment() -> str:
         f"- Machine: {processor()}, {memory_gb():.0f} GB, {platform.system()} "
         f"{platform.release()}; the broker on the same machine.\n"
         f"- Versions: spanjoin at commit {_commit()}, Python {platform.python_version()}, "
-        f"{packages}, librdkafka {confluent_kafka.libversion()[0]}, Kafka {KAFKA_VERSION}.\n"
+        f"{packages}, librdkafka {confluent_kafka.libversion()[0]}, Kafka and Kafka Streams "
+        f"{KAFKA_VERSION}, Java {java_version()}, Quix Streams {quix_version()}.\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""One run of one system on the workload: started, let go, watched, checked."""
+"""One run of one system on the workload: started, warmed up, let go, watched, checked."""
 
 from __future__ import annotations
 
@@ -7,29 +7,43 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from bench.procfs import cpu_seconds, peak_mb
+from bench.procfs import peak_mb
 
 if TYPE_CHECKING:
     from bench.systems import Place, Started, System
     from bench.topics import Topics
-    from bench.workload import Sent, Workload
+    from bench.workload import Sides, Workload
 
 READY_WITHIN_S: Final = 300.0
 SETTLE_S: Final = 1.0
-"""Between being ready and the gun, so that what a start leaves behind is not measured."""
+"""Before each gun, so that what came before is not measured."""
 
 
 @dataclass(frozen=True)
 class Figures:
     """What one run came to."""
 
+    records: int
+    part: float
+    """Of the whole workload."""
     seconds: float
     """From the commit of the input to the last committed position."""
     cpu_seconds: float
     """Of the system's own processes, in that time."""
     peak_mb: float
     expected: int
+    """0 for a system that writes no output."""
     found: int
+
+    @property
+    def rate(self) -> float:
+        """Records a second."""
+        return self.records / self.seconds
+
+    @property
+    def cpu_per_million(self) -> float:
+        """Processor seconds for a million records."""
+        return self.cpu_seconds / self.records * 1e6
 
 
 def run(
@@ -37,27 +51,32 @@ def run(
     place: Place,
     topics: Topics,
     workload: Workload,
-    sent: tuple[list[Sent], list[Sent]],
+    sent: tuple[Sides, Sides],
 ) -> Figures:
     """Raises RuntimeError for a system that ends, or writes what it should not."""
     topics.create(place.inputs, place.output, place.lanes)
-    let_go = topics.load(list(zip(place.inputs, sent, strict=True)))
-    ends = topics.ends(place.inputs, place.lanes)
+    loads = [
+        topics.load(list(zip(place.inputs, sides, strict=True)), place.lanes) for sides in sent
+    ]
     started = system.start(place)
     try:
         _wait_until_ready(started)
-        cpu_before, began = cpu_seconds(started.pids), time.monotonic()
-        let_go()
-        ended = topics.reach(place.name, ends, started.check)
-        cpu_after, peak = cpu_seconds(started.pids), peak_mb(started.pids)
+        for ends, let_go in loads:
+            time.sleep(SETTLE_S)
+            began = started.fire(let_go)
+            reached_s = topics.reach(place.name, ends, started.check)
+            ended = started.mark()
+        peak = peak_mb(started.pids)
     finally:
         started.stop()
     found = system.found(workload, topics.read(place.output))
     topics.delete_like(place.name)
     shutil.rmtree(place.directory)
     return Figures(
-        seconds=ended - began,
-        cpu_seconds=cpu_after - cpu_before,
+        records=workload.records,
+        part=system.part,
+        seconds=reached_s - began.monotonic_s,
+        cpu_seconds=ended.cpu_s - began.cpu_s,
         peak_mb=peak,
         expected=system.expected(workload),
         found=found,
@@ -71,4 +90,3 @@ def _wait_until_ready(started: Started) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"not ready in time: {[log.read_text() for log in started.logs]}")
         time.sleep(0.1)
-    time.sleep(SETTLE_S)

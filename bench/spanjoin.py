@@ -46,6 +46,7 @@ class Spanjoin:
     """The project itself, with so many workers."""
 
     workers: int
+    part: float = 1.0
 
     @property
     def name(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,12 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 from app.broker.jars import find_java
 from bench.avro import EVENT_SCHEMA
-from bench.systems import Place, Started, distinct_matches
+from bench.systems import Mark, Place, Started, distinct_matches
 from bench.workload import LATENESS_MS, REACH_MS
 from schemas.codec import MARKER, fingerprint
 from schemas.match_schema import match_schema
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bench.workload import Workload
 
 SOURCES: Final = Path(__file__).with_name("streams")
@@ -31,6 +34,8 @@ JAVA_OPTIONS: Final = (
     f"-Xmx{HEAP_MB}m",
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 )
+GATE_SETTLE_S: Final = 0.1
+PREFETCH_S: Final = 1.0
 SESSION_TIMEOUT_MS: Final = 6_000
 HEARTBEAT_MS: Final = 500
 FASTEST_GRACE_MS: Final = 40 * 60_000
@@ -64,6 +69,15 @@ def build() -> str:
     return java
 
 
+def java_version() -> str:
+    """What runs it and the broker."""
+    java = find_java(os.environ)
+    if java is None:
+        return "none"
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    return said.split('"')[1] if '"' in said else "unknown"
+
+
 def command(place: Place, settings: dict[str, str]) -> list[str]:
     """The command line of one process; `settings` are arguments of it (see IntervalJoin.java).
 
@@ -78,7 +92,7 @@ def command(place: Place, settings: dict[str, str]) -> list[str]:
         "right": right,
         "output": place.output,
         "reach.ms": str(REACH_MS),
-        "match.header": (MARKER + fingerprint(match_schema(EVENT_SCHEMA, EVENT_SCHEMA))).hex(),
+        "match.header": match_header(),
         "session.timeout.ms": str(SESSION_TIMEOUT_MS),
         "heartbeat.interval.ms": str(HEARTBEAT_MS),
         **settings,
@@ -88,9 +102,31 @@ def command(place: Place, settings: dict[str, str]) -> list[str]:
     return [build(), *JAVA_OPTIONS, "-cp", path, MAIN, *arguments]
 
 
+def match_header() -> str:
+    """What stands before every match, in hexadecimal."""
+    return (MARKER + fingerprint(match_schema(EVENT_SCHEMA, EVENT_SCHEMA))).hex()
+
+
 @dataclass
 class _StartedStreams(Started):
+    """Held at its gate whenever input becomes visible, until it has seen some of both sides.
+
+    What it knows of a side's end is as old as its last fetch. Without the gate it takes the side
+    that it sees first alone, ahead of the other by more than the grace, and matches are lost.
+    """
+
     lanes: int = 0
+    gate: Path = Path()
+
+    def fire(self, let_go: Callable[[], None]) -> Mark:
+        """Let it see the input, then open the gate: what it fetched before that is its gain."""
+        self.gate.unlink(missing_ok=True)
+        time.sleep(GATE_SETTLE_S)
+        let_go()
+        time.sleep(PREFETCH_S)
+        mark = self.mark()
+        self.gate.touch()
+        return mark
 
     def ready(self) -> bool:
         """Every process runs, and together they have every task."""
@@ -114,6 +150,7 @@ class KafkaStreams:
 
     threads: int
     grace_ms: int = LATENESS_MS
+    part: float = 1.0
 
     @property
     def name(self) -> str:
@@ -132,8 +169,9 @@ class KafkaStreams:
 
     def start(self, place: Place) -> Started:
         """Start the process."""
-        started = _StartedStreams(lanes=place.lanes)
+        started = _StartedStreams(lanes=place.lanes, gate=place.directory / "gate")
         settings = {
+            "gate": str(started.gate),
             "num.stream.threads": str(self.threads),
             "grace.ms": str(self.grace_ms),
             "state.dir": str(place.directory / "streams-state"),

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from bench.procfs import cpu_seconds
 from bench.workload import LATENESS_MS, MAX_INTERVAL_MS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from bench.workload import Workload
@@ -26,6 +29,7 @@ class Place:
     directory: Path
     bootstrap_servers: str
     lanes: int
+    lateness_ms: int = LATENESS_MS
 
     @property
     def inputs(self) -> tuple[str, str]:
@@ -45,6 +49,10 @@ class System(Protocol):
     def name(self) -> str:
         """As in the table."""
 
+    @property
+    def part(self) -> float:
+        """How much of the workload it is given; less than 1 for one that is very slow."""
+
     def expected(self, workload: Workload) -> int:
         """How many records it must write."""
 
@@ -53,6 +61,14 @@ class System(Protocol):
 
     def start(self, place: Place) -> Started:
         """Start its processes; they find an input that nobody can read yet."""
+
+
+class Mark(NamedTuple):
+    """A moment of a run."""
+
+    monotonic_s: float
+    cpu_s: float
+    """Processor time of all its processes until then."""
 
 
 @dataclass
@@ -80,6 +96,16 @@ class Started:
                 )
             )
         self.logs.append(log)
+
+    def fire(self, let_go: Callable[[], None]) -> Mark:
+        """Make the input visible; returns how things were at that moment."""
+        mark = self.mark()
+        let_go()
+        return mark
+
+    def mark(self) -> Mark:
+        """The time, and what it has used until now."""
+        return Mark(time.monotonic(), cpu_seconds(self.pids))
 
     @property
     def pids(self) -> list[int]:
@@ -113,7 +139,7 @@ def job_file(place: Place) -> Path:
         f'[kafka]\n"bootstrap.servers" = "{place.bootstrap_servers}"\n'
         f'[left]\ntopic = "{left}"\n[right]\ntopic = "{right}"\n'
         f'[output]\ntopic = "{place.output}"\n'
-        f"[join]\nallowed_lateness = {LATENESS_MS}\nmax_interval = {MAX_INTERVAL_MS}\n"
+        f"[join]\nallowed_lateness = {place.lateness_ms}\nmax_interval = {MAX_INTERVAL_MS}\n"
     )
     return path
 

@@ -1,8 +1,8 @@
 """The benchmark's own side of Kafka: topics, the load, positions, the output.
 
-The input is written before the measured system starts, in one transaction that stays open until
-that system is ready: no reader with read_committed sees any of it before. So its commit is the
-starting gun, and neither start-up nor loading is in any figure.
+The input is written before the measured system starts, in two transactions that stay open: what it
+warms up with, and what is measured. No reader with read_committed sees any of either before it is
+committed, which is the starting gun: neither start-up nor loading is in any figure.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+from bench.avro import encode_event
+from bench.workload import JITTER_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -68,8 +71,14 @@ class Topics:
             for answer in self._admin.delete_topics(names).values():
                 answer.result(WAIT_S)
 
-    def load(self, inputs: Sequence[tuple[str, Sequence[Sent]]]) -> Callable[[], None]:
-        """Write the inputs, key by murmur2 as Java does; the function returned lets them go."""
+    def load(
+        self, inputs: Sequence[tuple[str, Sequence[Sent]]], partitions: int
+    ) -> tuple[Offsets, Callable[[], None]]:
+        """Write the inputs, key by murmur2 as Java does; returns their ends, and what lets them go.
+
+        One more event follows in every partition, which nobody need read: a system that orders
+        the two sides by time may keep its newest events until it knows of a later one.
+        """
         producer = Producer(
             {
                 **self._bootstrap,
@@ -90,12 +99,20 @@ class Topics:
                     producer.flush(WAIT_S)
         if producer.flush(WAIT_S):
             raise TimeoutError("the broker did not take the load")
+        ends = self.ends([topic for topic, _ in inputs], partitions)
+        last = max((ts for _, records in inputs for _, _, ts in records[-JITTER_MS:]), default=0)
+        for topic, _ in inputs:
+            for partition in range(partitions):
+                name = f"end-{topic}-{partition}-{last}"
+                value = encode_event(name, last, (last, last), b"")
+                producer.produce(topic, value, name, partition, timestamp=last)
+        producer.flush(WAIT_S)
 
         def let_go() -> None:
             producer.commit_transaction(WAIT_S)
             producer.close()
 
-        return let_go
+        return ends, let_go
 
     def ends(self, names: Iterable[str], partitions: int) -> Offsets:
         """The next offset of every partition."""

@@ -1,5 +1,7 @@
 package spanjoin.bench;
 
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.HexFormat;
 import java.util.Properties;
@@ -27,8 +29,9 @@ import org.apache.kafka.streams.processor.StateRestoreListener;
  * them overlap exactly when their moments are at most `reach.ms` apart, which is the window.
  *
  * <p>Every argument is `name=value`. Its own names are left, right, output (topics), reach.ms,
- * grace.ms, match.header (hexadecimal, put before every match) and leave (whether SIGTERM leaves
- * the group, true by default); any other is a property of Kafka Streams or its clients.
+ * grace.ms, match.header (hexadecimal, put before every match), leave (whether SIGTERM leaves the
+ * group, true by default) and gate (a path: it fetches, but processes only while there is a file);
+ * any other is a property of Kafka Streams or its clients.
  *
  * <p>It prints a line at each change, times in ms since 1970: STATE name time; TASKS time and the
  * active tasks, whenever it is running; RESTORING topic partition from to time; RESTORED topic
@@ -36,6 +39,7 @@ import org.apache.kafka.streams.processor.StateRestoreListener;
  */
 public final class IntervalJoin {
     private static final Duration CLOSE_WITHIN = Duration.ofSeconds(30);
+    private static final long GATE_LOOK_MS = 5;
 
     private IntervalJoin() {}
 
@@ -54,6 +58,12 @@ public final class IntervalJoin {
                 });
         streams.setGlobalStateRestoreListener(new RestoreReport());
         Runtime.getRuntime().addShutdownHook(new Thread(() -> close(streams, settings)));
+        String gate = settings.getProperty("gate");
+        if (gate != null) {
+            Thread watch = new Thread(() -> watch(streams, Path.of(gate)), "gate");
+            watch.setDaemon(true);
+            watch.start();
+        }
         streams.start();
         ended.await();
         System.exit(1);
@@ -121,6 +131,28 @@ public final class IntervalJoin {
                                         ? CloseOptions.GroupMembershipOperation.LEAVE_GROUP
                                         : CloseOptions.GroupMembershipOperation.REMAIN_IN_GROUP)
                         .withTimeout(CLOSE_WITHIN));
+    }
+
+    private static void watch(KafkaStreams streams, Path gate) {
+        boolean open = true;
+        try {
+            while (streams.state() != KafkaStreams.State.RUNNING) {
+                Thread.sleep(GATE_LOOK_MS); // Paused before, its tasks would never come up.
+            }
+            while (true) {
+                if (Files.exists(gate) != open) {
+                    open = !open;
+                    if (open) {
+                        streams.resume();
+                    } else {
+                        streams.pause();
+                    }
+                }
+                Thread.sleep(GATE_LOOK_MS);
+            }
+        } catch (InterruptedException end) {
+            Thread.currentThread().interrupt();
+        }
     }
 
     private static synchronized void say(String line) {
