@@ -27,7 +27,7 @@ WINDOW_US: Final = 5 * SECOND_US
 """Up to the end of a move: in which the results of the lanes that stay are counted."""
 STABLE_S: Final = 2.0
 """After a move: how long nothing may move any more."""
-FRESH_US: Final = SECOND_US
+FRESH_US: Final = 3 * SECOND_US
 SETTLED_WITHIN_S: Final = 400.0
 POLL_S: Final = 0.1
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -32,6 +33,9 @@ PART: Final = "make bench ARGS=handoff"
 def main(given: list[str]) -> None:
     """The command; `given` are its arguments."""
     arguments = _arguments(given)
+    for ending in (signal.SIGTERM, signal.SIGINT):
+        # Also where it was started with SIGINT ignored: the processes it started end with it.
+        signal.signal(ending, signal.default_int_handler)
     kinds = [
         (kind, events)
         for kind, events in KINDS
@@ -50,6 +54,8 @@ def main(given: list[str]) -> None:
                 with _place(topics, directory, f"calm-{number}-{index}", arguments.lanes) as place:
                     print(f"round {number + 1}: {kind.name}, {arguments.rate:,} events/s")
                     calm[kind.name].append(steady(kind, place, arguments.rate, _say))
+                if arguments.calm:
+                    continue
                 with _place(topics, directory, f"busy-{number}-{index}", arguments.lanes) as place:
                     print(f"round {number + 1}: {kind.name}, with all it can take")
                     session = saturated(kind, place, arguments.rate, events, _say)
@@ -90,6 +96,7 @@ def _arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--lanes", type=int, default=6)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", action="append", help="only systems with this in their name")
+    parser.add_argument("--calm", action="store_true", help="nothing with all they can take")
     parser.add_argument("--no-write", action="store_true", help="leave RESULTS.md as it is")
     parser.add_argument("--keep", action="store_true", help="leave logs and state behind")
     return parser.parse_args(given)
