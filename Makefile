@@ -37,7 +37,8 @@ chaos: setup
 demo: setup
 	$(BIN)/spanjoin demo
 
-# Kafka Streams is built through Maven. ARGS=handoff measures moves of lanes and latency instead.
+# Kafka Streams is built through Maven. ARGS=handoff measures moves of lanes and latency instead,
+# ARGS=restore a large state.
 bench: setup
 	$(BIN)/python -m bench $(ARGS)
 

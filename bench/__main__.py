@@ -2,6 +2,7 @@
 
 Usage: python -m bench [--records N] [--rounds N] [--only PART ...] [--no-write]
        python -m bench handoff --help
+       python -m bench restore --help
 """
 
 from __future__ import annotations
@@ -15,24 +16,22 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from app.broker import start_broker
 from bench import report, targets
 from bench.handoff import part as handoff
+from bench.restore import part as restore
 from bench.rows import SYSTEMS
 from bench.runs import Figures, run
 from bench.systems import Place, System
 from bench.topics import Topics
-from bench.workload import Workload
+from bench.workload import AGO_MS, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bench.workload import Sides
-
-AGO_MS: Final = 10 * 60_000
-"""The last event is this old: none is in the future, and none so old that brokers delete it."""
 
 
 def main() -> None:
@@ -122,5 +121,7 @@ def _arguments() -> argparse.Namespace:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["handoff"]:
         handoff.main(sys.argv[2:])
+    elif sys.argv[1:2] == ["restore"]:
+        restore.main(sys.argv[2:])
     else:
         main()

@@ -60,7 +60,7 @@ def run(
     ]
     started = system.start(place)
     try:
-        _wait_until_ready(started)
+        wait_until_ready(started)
         for ends, let_go in loads:
             time.sleep(SETTLE_S)
             began = started.fire(let_go)
@@ -83,7 +83,8 @@ def run(
     )
 
 
-def _wait_until_ready(started: Started) -> None:
+def wait_until_ready(started: Started) -> None:
+    """Raises TimeoutError, or RuntimeError for a process that has ended."""
     deadline = time.monotonic() + READY_WITHIN_S
     while not started.ready():
         started.check()

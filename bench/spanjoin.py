@@ -12,6 +12,8 @@ from app.broker.process import free_ports
 from bench.systems import Place, Started, distinct_matches, job_file
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from bench.workload import Workload
 
 HOST: Final = "127.0.0.1"
@@ -61,8 +63,8 @@ class Spanjoin:
         """The matches found."""
         return distinct_matches(workload, output)
 
-    def start(self, place: Place) -> Started:
-        """Start the workers."""
+    def start(self, place: Place, environ: Mapping[str, str] | None = None) -> Started:
+        """Start the workers; `environ` may change the configuration."""
         config = job_file(place)
         started = _StartedSpanjoin(ports=free_ports(self.workers), lanes=place.lanes)
         for number, port in enumerate(started.ports):
@@ -70,6 +72,7 @@ class Spanjoin:
                 [sys.executable, "-m", "app", "run", "-c", str(config)],
                 place.directory / f"{place.name}-{number}.log",
                 {
+                    **(environ or {}),
                     "SPANJOIN_STATE__DIR": str(place.directory / f"{place.name}-state-{number}"),
                     "SPANJOIN_HTTP__PORT": str(port),
                 },

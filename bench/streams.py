@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 SOURCES: Final = Path(__file__).with_name("streams")
 TARGET: Final = SOURCES / "target"
+CLASS_PATH: Final = f"{TARGET / 'streams.jar'}:{TARGET / 'libraries'}/*"
 MAIN: Final = "spanjoin.bench.IntervalJoin"
+SIZES: Final = "spanjoin.bench.TopicSizes"
 BUILD_TIMEOUT_S: Final = 600.0
 HEAP_MB: Final = 1024
 JAVA_OPTIONS: Final = (
@@ -98,8 +100,19 @@ def command(place: Place, settings: dict[str, str]) -> list[str]:
         **settings,
     }
     arguments = [f"{name}={value}" for name, value in own.items()]
-    path = f"{TARGET / 'streams.jar'}:{TARGET / 'libraries'}/*"
-    return [build(), *JAVA_OPTIONS, "-cp", path, MAIN, *arguments]
+    return [build(), *JAVA_OPTIONS, "-cp", CLASS_PATH, MAIN, *arguments]
+
+
+def topic_sizes(bootstrap_servers: str) -> dict[str, int]:
+    """Bytes of every topic on the brokers' disks."""
+    done = subprocess.run(
+        [build(), JAVA_OPTIONS[-1], "-cp", CLASS_PATH, SIZES, bootstrap_servers],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    lines = (line.split() for line in done.stdout.splitlines())
+    return {topic: int(size) for topic, size in lines}
 
 
 def match_header() -> str:

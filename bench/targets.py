@@ -82,9 +82,13 @@ def table(targets: Sequence[Target]) -> str:
     said: Mapping[bool | None, str] = {True: "met", False: "**missed**", None: "not measured"}
     for target in targets:
         sign = "≥" if target.at_least else "≤"
-        figure = "" if target.figure is None else f"{target.figure:,.3g} {target.unit}"
+        figure = "" if target.figure is None else f"{_plain(target.figure)} {target.unit}"
         lines.append(
             f"| {target.aim} | {sign} {target.bound:,g} {target.unit} | {figure} "
             f"| {said[target.met]} |"
         )
     return "\n".join(lines)
+
+
+def _plain(number: float) -> str:
+    return f"{number:,.0f}" if number >= 1000 else f"{number:.3g}"

@@ -25,6 +25,8 @@ LATENESS_MS: Final = 10_000
 JITTER_MS: Final = 200
 PAYLOAD_BYTES: Final = 55
 SEED: Final = 1
+AGO_MS: Final = 10 * 60_000
+"""The last event is this old: none is in the future, and none so old that brokers delete it."""
 
 Point = tuple[int, int, int]
 """(number, key, ts in ms) of one event of a side."""
