@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from operator import itemgetter
+from itertools import chain
 from typing import Final, NamedTuple
 
 from schemas.match_id import match_id
-from schemas.records import Event, Reason, Rejected
+from schemas.records import Arrival, Reason, Rejected
 from state.checkpoint import Bucket, Watermarks
 from state.keys import (
     DIGEST_MODULUS,
@@ -35,8 +35,6 @@ from state.window import ROW_COST, Windows, cost_of
 
 MatchValue = Callable[[int, int, bytes, bytes], bytes]
 """(start, end, left value, right value) -> the match's value."""
-
-_first: Final = itemgetter(0)
 
 Match = tuple[bytes, bytes | None, int]
 """(match id, value or None for a tombstone, ts: the larger of both rows')."""
@@ -84,38 +82,36 @@ class Effects:
     watermarks: Watermarks
     buckets: dict[int, Bucket]
     dropped: list[int]
-    touched: set[bytes]
+    touched: list[bytes]
     counts: Counts
+
+
+Added = tuple[int, int, int, bytes, Row, object]
+"""An Arrival whose parts are a new row, and whose key is one."""
 
 
 @dataclass(slots=True)
 class Decisions:
     """What the inner loop decided, in order where order matters.
 
-    `pairs`: (left row, right row, the event that completes the match, or None to retract it).
-    `inserted` and `remembered`: (key, new row), by side. `replaced`: (key, side, row before, row
-    after). Keys are those of the windows.
+    `pairs`: (left row, right row, the record that completes the match, or None to retract it).
+    `inserted` and `remembered`: the new rows. `replaced`: (key, side, row
+    before, row after).
     """
 
-    pairs: list[tuple[Row, Row, Event | None]] = field(default_factory=list)
-    inserted: tuple[list[tuple[bytes, Row]], list[tuple[bytes, Row]]] = field(
-        default_factory=lambda: ([], [])
-    )
-    remembered: tuple[list[tuple[bytes, Row]], list[tuple[bytes, Row]]] = field(
-        default_factory=lambda: ([], [])
-    )
+    pairs: list[tuple[Row, Row, Arrival | None]] = field(default_factory=list)
+    inserted: list[Added] = field(default_factory=list)
+    remembered: list[Added] = field(default_factory=list)
     replaced: list[tuple[bytes, int, Row, Row]] = field(default_factory=list)
     rejects: list[Rejected] = field(default_factory=list)
     duplicates: int = 0
     duplicate_changed: int = 0
     watermarks: int = 0
 
-    def touched(self) -> set[bytes]:
-        """The keys whose windows the turn changed."""
-        touched = {key for key, _, _, _ in self.replaced}
-        for added in (*self.inserted, *self.remembered):
-            touched.update(map(_first, added))
-        return touched
+    def touched(self) -> list[bytes]:
+        """The keys whose windows the turn changed, some more than once."""
+        added = [key for _, _, _, key, _, _ in chain(self.inserted, self.remembered)]
+        return added + [key for key, _, _, _ in self.replaced]
 
 
 class Figures:
@@ -143,35 +139,35 @@ def stored_rows(
 ) -> tuple[dict[bytes, bytes], dict[int, Figures]]:
     """The turn's rows for the store, and how each bucket's figures change by them.
 
-    Tells `windows` which of them now hold rows in which bucket, and by how much they have grown.
+    Both the changelog and the store take rows by their keys; here they are put into that order,
+    as nearly as it goes, because a bucket's rows of one side are the fewest to be sorted at a time.
+
+    Tells `windows` by how much they have grown in which bucket.
     """
     rows: dict[bytes, bytes] = {}
     figures: defaultdict[int, Figures] = defaultdict(Figures)
-    for flags, sides in ((LIVE, decisions.inserted), (REMEMBERED, decisions.remembered)):
-        for side, added in enumerate(sides):
-            for bucket, group in _by_bucket(added, windows.span).items():
-                names, values = encode_rows(bucket, side, group)
-                rows.update(zip(names, values, strict=True))
-                value_size = sum(map(len, values))
-                figure = figures[bucket]
-                figure.rows += len(group)
-                figure.size += sum(map(len, names)) + value_size
-                figure.digest += rows_digest(names, flags)
-                figure.longest = max(figure.longest, *[row[0] - row[1] for _, row in group])
-                figure.remembered += len(group) if flags == REMEMBERED else 0
-                cost = (ROW_COST - VALUE_HEAD_SIZE) * len(group) + value_size
-                windows.enter(bucket, map(_first, group), cost)
+    for flags, added in ((LIVE, decisions.inserted), (REMEMBERED, decisions.remembered)):
+        for (bucket, side), group in sorted(_groups(added, windows.span).items()):
+            encoded = encode_rows(bucket, side, group)
+            rows |= encoded
+            value_size = sum(map(len, encoded.values()))
+            figure = figures[bucket]
+            figure.rows += len(group)
+            figure.size += sum(map(len, encoded)) + value_size
+            figure.digest += rows_digest(encoded, flags)
+            figure.longest = max(figure.longest, *[row[0] - row[1] for _, row in group])
+            figure.remembered += len(group) if flags == REMEMBERED else 0
+            windows.enter(bucket, (ROW_COST - VALUE_HEAD_SIZE) * len(group) + value_size)
     for replacement in decisions.replaced:
         _replace(replacement, rows, figures, windows)
     return rows, dict(figures)
 
 
-def _by_bucket(
-    added: list[tuple[bytes, Row]], span: int
-) -> defaultdict[int, list[tuple[bytes, Row]]]:
-    groups: defaultdict[int, list[tuple[bytes, Row]]] = defaultdict(list)
-    for item in added:
-        groups[item[1][0] // span].append(item)
+def _groups(added: list[Added], span: int) -> defaultdict[tuple[int, int], list[tuple[bytes, Row]]]:
+    """(key, row) of these records by (bucket, side)."""
+    groups: defaultdict[tuple[int, int], list[tuple[bytes, Row]]] = defaultdict(list)
+    for _, side, _, key, row, _ in added:
+        groups[row[0] // span, side].append((key, row))
     return groups
 
 
@@ -195,7 +191,7 @@ def _replace(
 
 
 def emitted(
-    pairs: list[tuple[Row, Row, Event | None]], match_value: MatchValue, bytes_max: int
+    pairs: list[tuple[Row, Row, Arrival | None]], match_value: MatchValue, bytes_max: int
 ) -> tuple[list[Match], list[Rejected]]:
     """The matches and tombstones of these pairs in their order, and the matches too large.
 
@@ -205,27 +201,28 @@ def emitted(
     matches: list[Match] = []
     rejects: list[Rejected] = []
     room = bytes_max - MATCH_OVERHEAD
-    for left, right, event in pairs:
+    for left, right, record in pairs:
         left_end, left_start, left_id, left_ts, _, left_value = left
         right_end, right_start, right_id, right_ts, _, right_value = right
         name = match_id(left_id, right_id)
         ts = left_ts if left_ts > right_ts else right_ts  # noqa: FURB136 - a call costs more
-        if event is None:
+        if record is None:
             matches.append((name, None, ts))
             continue
         start = left_start if left_start > right_start else right_start  # noqa: FURB136
         end = left_end if left_end < right_end else right_end  # noqa: FURB136
         value = match_value(start, end, left_value, right_value)
         if len(name) + len(value) > room:
-            rejects.append(_too_large(event, name, left_id, right_id, len(name) + len(value)))
+            rejects.append(_too_large(record, name, left_id, right_id, len(name) + len(value)))
         else:
             matches.append((name, value, ts))
     return matches, rejects
 
 
-def _too_large(event: Event, name: bytes, left_id: str, right_id: str, size: int) -> Rejected:
+def _too_large(record: Arrival, name: bytes, left_id: str, right_id: str, size: int) -> Rejected:
     detail = f"the match of left id {left_id} and right id {right_id} takes {size} bytes"
-    return Rejected(event.offset, Reason.TOO_LARGE, detail, event.source, name)
+    _, _, offset, _, _, source = record
+    return Rejected(offset, Reason.TOO_LARGE, detail, source, name)
 
 
 def directory_changes(
@@ -253,13 +250,13 @@ def counts_of(
     """The turn's figures for people."""
     unmatched = sum([value is None for _, value, _ in matches])
     return Counts(
-        inserted=sum(map(len, decisions.inserted)),
+        inserted=len(decisions.inserted),
         retracted=sum([before[4] == LIVE for _, _, before, _ in decisions.replaced]),
         matched=len(matches) - unmatched,
         unmatched=unmatched,
         duplicates=decisions.duplicates,
         duplicate_changed=decisions.duplicate_changed,
-        remembered=sum(map(len, decisions.remembered)),
+        remembered=len(decisions.remembered),
         remembered_expired=expired,
         watermarks=decisions.watermarks,
         rejected=Counter([reject.reason for reject in rejects]),

@@ -6,7 +6,9 @@ does not run here (any more, or yet) is dropped, because its position has not mo
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from schemas.records import Side
@@ -38,19 +40,19 @@ class Intake:
 
         `now` is the wall clock in the job's unit.
         """
-        for (side, lane), incoming in polled.records.items():
+        for (side, lane), batch in polled.records.items():
             running = self.running.get(lane)
             if running is None:
                 continue
-            expected = running.expected[side]
-            fresh = incoming
-            if incoming[0][0] < expected:
-                fresh = [record for record in incoming if record[0] >= expected]
-                if not fresh:
-                    continue
-            running.expected[side] = fresh[-1][0] + 1
+            offsets, keys, values, messages = batch
+            known = bisect_left(offsets, running.expected[side])
+            if known == len(offsets):
+                continue
+            running.expected[side] = offsets[-1] + 1
             running.drained[side] = False
-            running.inbox.push(side, self.codec.decode_batch(side, fresh), now)
+            parts = self.codec.decode_batch(side, values)
+            records = zip(offsets, keys, parts, messages, strict=True)
+            running.inbox.push(side, islice(records, known, None), now)
             self.idleness.heard(side, lane)
             if not running.held[side] and running.inbox.waiting(side) > self._held_max():
                 running.held[side] = True

@@ -28,12 +28,12 @@ from app.effects import (
     without_dropped,
 )
 from app.validity import Limits, fault_of, limits_of, rejected
-from schemas.records import Event, Kind, Reason, Record, Rejected, Side
+from schemas.records import Arrival, Event, Fault, Kind, Reason, Rejected, event_of
 from state.checkpoint import Bucket, Watermarks
 from state.keys import LIVE, MET, REMEMBERED, RETRACTED, Row, row_size
 from state.retention import droppable, first_kept_end
 from state.watermark import INFINITY, levels_of, watermarks_of
-from state.window import Load, Window, Windows, overlapping, put, put_gone, reflag, retire
+from state.window import FEW, Load, Rows, Windows, arrange, overlapping, put, replace, retire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,7 +101,7 @@ def limits_at(settings: JoinSettings, now: int | None) -> Limits:
 
 def join(
     lane: LaneState,
-    records: list[tuple[Side, Record]],
+    records: list[Arrival],
     settings: JoinSettings,
     now: int | None,
     counting: tuple[bool, bool],
@@ -182,9 +182,9 @@ class _Turn(NamedTuple):
     decisions: Decisions
 
 
-def _decide(  # noqa: C901 (the one loop that pays for being written out)
+def _decide(
     turn: _Turn,
-    records: list[tuple[Side, Record]],
+    records: list[Arrival],
     limits: Limits,
     watermarks: Watermarks,
     counting: tuple[bool, bool],
@@ -192,8 +192,8 @@ def _decide(  # noqa: C901 (the one loop that pays for being written out)
     """The records in their order; returns the watermarks at the turn's end, and how many it took.
 
     This loop is most of what a turn costs. So a valid INSERT, which is what nearly every record
-    is, is decided here without a further call, and everything else elsewhere; the watermarks move
-    as `state.watermark` says, one event at a time.
+    is, is decided here, and everything else elsewhere; the watermarks move as `state.watermark`
+    says, one event at a time.
     """
     low, high, length_max, latest = limits
     windows, lateness, horizon, row_bytes_max, matches_max, decisions = turn
@@ -201,12 +201,13 @@ def _decide(  # noqa: C901 (the one loop that pays for being written out)
     # An id is no longer than the value it is in: a small row needs no exact size.
     small = row_bytes_max // 2 - _ROW_OVERHEAD
     wm, tops, floors, idle = levels_of(watermarks, counting)
-    for side, record in records:
-        if type(record) is not Event:
-            assert isinstance(record, Rejected)
-            decisions.rejects.append(record)
+    for record in records:
+        _, side, _, key, row, _ = record
+        if type(row) is Fault:
+            _, _, offset, _, _, source = record
+            decisions.rejects.append(Rejected(offset, *row, source))
             continue
-        _, key, row_id, ts, start, end, kind, value, _ = record
+        end, start, row_id, ts, kind, value = row
         if (
             kind == _INSERT
             and key is not None
@@ -215,21 +216,17 @@ def _decide(  # noqa: C901 (the one loop that pays for being written out)
             and ts <= latest
         ):
             window = table.get(key) or windows.open(key)
-            window.used = True
-            mine, theirs = window.sides[side], window.sides[1 - side]
-            known = mine.ids.get(row_id)
+            mine, theirs = window[side], window[1 - side]
+            mine.used = True
+            known = mine.get(row_id)
             if known is not None and wm <= known[0] + horizon:
-                _insert_known(decisions, side, record, window, known)
+                _insert_known(decisions, record, mine, known)
             elif ts < wm - lateness:
-                _reject_late(turn, record, wm)
-            elif len(key) + len(value) <= small or _fits(turn, record, key, value):
-                row: Row = (end, start, row_id, ts, LIVE, value)
-                if theirs.shelves:
-                    for other in overlapping(theirs, start, end):
-                        pairs.append((other, row, record) if side else (row, other, record))
-                put(mine, row)
-                inserted[side].append((window.key, row))
-        elif not _decide_other(turn, side, record, limits, wm):
+                _reject_late(turn, _event(record), wm)
+            elif len(key) + len(value) <= small or _fits(turn, _event(record), key, value):
+                _accept(mine, theirs, record, row, pairs)
+                inserted.append(record)  # type: ignore[arg-type] # Its key and parts were seen.
+        elif not _decide_other(turn, record, limits, wm):
             continue
         if ts > tops[side]:
             tops[side] = ts
@@ -238,13 +235,50 @@ def _decide(  # noqa: C901 (the one loop that pays for being written out)
             if wm < lower < INFINITY:
                 wm = lower
         if len(pairs) > matches_max:
-            taken = next(at for at, (_, one) in enumerate(records, 1) if one is record)
+            taken = next(at for at, one in enumerate(records, 1) if one is record)
             return watermarks_of(wm, tops, floors), taken
     return watermarks_of(wm, tops, floors), len(records)
 
 
-def _decide_other(turn: _Turn, side: Side, event: Event, limits: Limits, wm: int) -> bool:
-    """An event that is no valid INSERT; returns whether it moves its side's watermark."""
+def _accept(
+    mine: Rows,
+    theirs: Rows,
+    record: Arrival,
+    row: Row,
+    pairs: list[tuple[Row, Row, Arrival | None]],
+) -> None:
+    """Notes the matches of a new row, and puts it into its window."""
+    end, start, row_id, _, _, _ = row
+    side = record[1]
+    if theirs.shelves is not None:
+        found = overlapping(theirs, start, end)
+        pairs += [(other, row, record) if side else (row, other, record) for other in found]
+    else:
+        for other in reversed(theirs.values()):
+            if other[0] < start:
+                break
+            if other[1] <= end and other[4] == LIVE:
+                pairs.append((other, row, record) if side else (row, other, record))
+    if row_id in mine:
+        put(mine, row)
+        return
+    mine[row_id] = row
+    if mine.last <= end and len(mine) <= FEW:
+        mine.last = end
+    else:
+        arrange(mine, row)
+
+
+def _event(record: Arrival) -> Event:
+    """By names, where that is no matter of speed."""
+    _, _, offset, key, parts, source = record
+    assert not isinstance(parts, Fault)
+    return event_of(offset, key, parts, source)
+
+
+def _decide_other(turn: _Turn, record: Arrival, limits: Limits, wm: int) -> bool:
+    """A record that is no valid INSERT; returns whether it moves its side's watermark."""
+    event = _event(record)
     fault = fault_of(event, limits)
     if fault is not None:
         turn.decisions.rejects.append(rejected(event, *fault))
@@ -254,7 +288,7 @@ def _decide_other(turn: _Turn, side: Side, event: Event, limits: Limits, wm: int
         return True
     assert event.kind == Kind.RETRACT
     assert event.key is not None
-    _retract(turn, side, event, event.key, wm)
+    _retract(turn, record, event, wm)
     return False
 
 
@@ -264,10 +298,9 @@ def _reject_late(turn: _Turn, event: Event, wm: int) -> None:
     turn.decisions.rejects.append(rejected(event, Reason.LATE, detail))
 
 
-def _insert_known(
-    decisions: Decisions, side: Side, event: Event, window: Window, known: Row
-) -> None:
+def _insert_known(decisions: Decisions, record: Arrival, mine: Rows, known: Row) -> None:
     """An INSERT whose id is known: the first wins, and a retracted one stays retracted."""
+    event, side = _event(record), record[1]
     end, start, _, _, flags, value = known
     if flags == LIVE:
         if (start, end) != (event.start, event.end):
@@ -276,33 +309,36 @@ def _insert_known(
             return
         decisions.duplicate_changed += value != event.value
     elif flags == REMEMBERED:
-        met = reflag(window.sides[side], known, MET)
-        decisions.replaced.append((window.key, side, known, met))
+        assert event.key is not None
+        met = replace(mine, known, MET, known[5])
+        decisions.replaced.append((event.key, side, known, met))
     decisions.duplicates += 1
 
 
-def _retract(turn: _Turn, side: Side, event: Event, key: bytes, wm: int) -> None:
+def _retract(turn: _Turn, record: Arrival, event: Event, wm: int) -> None:
     """A valid RETRACT."""
     windows, _, horizon, _, _, decisions = turn
+    rank, side, offset, key, _, source = record
+    assert key is not None
     window = windows.table.get(key) or windows.open(key)
-    window.used = True
-    mine = window.sides[side]
-    known = mine.ids.get(event.id)
+    mine = window[side]
+    mine.used = True
+    known = mine.get(event.id)
     if known is not None and wm <= known[0] + horizon:
         if known[4] != LIVE:
             decisions.duplicates += 1
             return
-        for other in overlapping(window.sides[side.other], known[1], known[0]):
+        for other in overlapping(window[1 - side], known[1], known[0]):
             decisions.pairs.append((other, known, None) if side else (known, other, None))
         gone = retire(mine, known, RETRACTED)
-        decisions.replaced.append((window.key, side, known, gone))
+        decisions.replaced.append((key, side, known, gone))
     elif wm > event.end + horizon:
         detail = f"end {event.end} is more than {horizon} before watermark {wm}"
         decisions.rejects.append(rejected(event, Reason.RETRACT_AFTER_HORIZON, detail))
     elif _fits(turn, event, key, b""):
         row: Row = (event.end, event.start, event.id, event.ts, REMEMBERED, b"")
-        put_gone(mine, row)
-        decisions.remembered[side].append((window.key, row))
+        put(mine, row)
+        decisions.remembered.append((rank, side, offset, key, row, source))
 
 
 def _fits(turn: _Turn, event: Event, key: bytes, value: bytes) -> bool:

@@ -16,16 +16,17 @@ no look at the records.
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import bisect_left, bisect_right
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from app.join import limits_at
 from app.validity import Limits, fault_of
-from schemas.records import INT64_MAX, INT64_MIN, Event, Kind, Record, Side
+from schemas.records import INT64_MAX, INT64_MIN, Arrival, Fault, Kind, Parts, Side, event_of
 from state.checkpoint import Watermarks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from app.join import JoinSettings
 
@@ -33,6 +34,8 @@ _MINUS_INFINITY: Final = -(2**80)
 _ANY_INTERVAL: Final = Limits(INT64_MIN, INT64_MAX, INT64_MAX - INT64_MIN, INT64_MAX)
 _INSERT: Final = int(Kind.INSERT)
 _NEVER: Final = Watermarks()
+
+_rank: Final = itemgetter(0)
 
 
 class Inbox:
@@ -42,42 +45,42 @@ class Inbox:
     restart. With `settings`, records that will be rejected are told from others.
     """
 
-    __slots__ = ("_queues", "_settings", "_tops")
+    __slots__ = ("_settings", "_tops", "_waiting")
 
     def __init__(
         self, settings: JoinSettings | None = None, watermarks: Watermarks = _NEVER
     ) -> None:
         self._settings = settings
-        self.clear(watermarks)
-
-    def clear(self, watermarks: Watermarks = _NEVER) -> None:
-        """Drops everything; reading begins again where the lane has these watermarks."""
-        self._queues: tuple[deque[tuple[int, Record]], deque[tuple[int, Record]]] = (
-            deque(), deque(),
-        )  # fmt: skip
+        self._waiting: tuple[list[Arrival], list[Arrival]] = ([], [])
         self._tops = [
             _MINUS_INFINITY if ts is None else ts for ts in (watermarks.left, watermarks.right)
         ]
 
     def __len__(self) -> int:
-        return sum(map(len, self._queues))
+        return sum(map(len, self._waiting))
 
     def waiting(self, side: Side) -> int:
         """How many records of this side wait."""
-        return len(self._queues[side])
+        return len(self._waiting[side])
 
-    def push(self, side: Side, records: Iterable[Record], now: int | None = None) -> None:
-        """Adds records of one side, in the order of their offsets.
+    def push(
+        self,
+        side: Side,
+        records: Iterable[tuple[int, bytes | None, Parts | Fault, object]],
+        now: int | None = None,
+    ) -> None:
+        """Adds records of one side, in the order of their offsets: (offset, key, parts, source).
 
         `now` is the wall clock in the job's unit: what is too far ahead of it will be rejected.
         """
-        limits = self._limits(now)
+        settings = self._settings
+        limits = _ANY_INTERVAL if settings is None else limits_at(settings, now)
         low, high, length_max, latest = limits
-        top = self._tops[side]
-        queue = self._queues[side]
-        for record in records:
-            if type(record) is Event and record.ts > top:
-                _, key, _, ts, start, end, kind, _, _ = record
+        top, number = self._tops[side], int(side)
+        add = self._waiting[side].append
+        for offset, key, parts, source in records:
+            if type(parts) is not Fault and parts[3] > top:
+                end, start, _, ts, kind, _ = parts
                 if kind == _INSERT:
                     # `fault_of`, written out for what nearly every record is.
                     if (
@@ -87,33 +90,19 @@ class Inbox:
                         and ts <= latest
                     ):
                         top = ts
-                elif kind == Kind.WATERMARK and fault_of(record, limits) is None:
-                    top = ts
-            queue.append((top, record))
+                elif kind == Kind.WATERMARK:
+                    event = event_of(offset, key, parts, source)
+                    if fault_of(event, limits) is None:
+                        top = ts
+            add((top, number, offset, key, parts, source))
         self._tops[side] = top
 
-    def put_back(
-        self, records: Iterable[tuple[Side, Record]], watermarks: Watermarks, now: int | None
-    ) -> None:
-        """Returns records that were taken last, but not joined; in front of all that wait.
+    def put_back(self, records: Sequence[Arrival]) -> None:
+        """Returns records that were taken last, but not joined; in front of all that wait."""
+        for side, waiting in zip(Side, self._waiting, strict=True):
+            waiting[:0] = [record for record in records if record[1] == side]
 
-        `watermarks` are the lane's after what was joined.
-        """
-        returned: tuple[list[Record], list[Record]] = ([], [])
-        for side, record in records:
-            returned[side].append(record)
-        waiting = [[record for _, record in queue] for queue in self._queues]
-        self.clear(watermarks)
-        for side in Side:
-            self.push(side, returned[side] + waiting[side], now)
-
-    def _limits(self, now: int | None) -> Limits:
-        settings = self._settings
-        return _ANY_INTERVAL if settings is None else limits_at(settings, now)
-
-    def take(
-        self, limit: int, drained: tuple[bool, bool], max_skew: int
-    ) -> list[tuple[Side, Record]]:
+    def take(self, limit: int, drained: tuple[bool, bool], max_skew: int) -> list[Arrival]:
         """The next records in order, at most `limit` of them.
 
         `drained` says which sides were read to their end: nothing is known to come there. With a
@@ -121,21 +110,39 @@ class Inbox:
         as long as it is no further ahead of that one than this; the order then depends on how
         the sides were polled.
         """
-        left, right = self._queues
-        taken: list[tuple[Side, Record]] = []
-        while left and right and len(taken) < limit:
-            if left[0][0] <= right[0][0]:
-                taken.append((Side.LEFT, left.popleft()[1]))
-            else:
-                taken.append((Side.RIGHT, right.popleft()[1]))
-        side = Side.LEFT if left else Side.RIGHT
-        queue = self._queues[side]
-        if drained[side.other]:
-            bound = -_MINUS_INFINITY
-        elif max_skew > 0:
-            bound = self._tops[side.other] + max_skew
-        else:
-            return taken
-        while queue and len(taken) < limit and queue[0][0] <= bound:
-            taken.append((side, queue.popleft()[1]))
+        left, right = self._waiting
+        lefts, rights = [min(limit, ready) for ready in self._ready(drained, max_skew)]
+        taken = left[:lefts] + right[:rights]
+        taken.sort(key=_rank)  # Stable, and both halves are in order: left stays first on a tie.
+        if len(taken) > limit:
+            del taken[limit:]
+            rights = sum([record[1] for record in taken])
+            lefts = limit - rights
+        del left[:lefts], right[:rights]
         return taken
+
+    def _ready(self, drained: tuple[bool, bool], max_skew: int) -> tuple[int, int]:
+        """How many of each side may be taken: those that no record to come can precede."""
+        left, right = self._waiting
+        lefts, rights = len(left), len(right)
+        # Whichever side ends first, the other may be taken up to its last record.
+        if left and right:
+            if left[-1][0] <= right[-1][0]:
+                rights = bisect_left(right, left[-1][0], key=_rank)
+            else:
+                lefts = bisect_right(left, right[-1][0], key=_rank)
+        elif left:
+            lefts = 0
+        else:
+            rights = 0
+        # Beyond that, what is allowed to run ahead of it.
+        side = Side.LEFT if lefts < len(left) else Side.RIGHT
+        if drained[side.other]:
+            return len(left), len(right)
+        if max_skew > 0:
+            bound = self._tops[side.other] + max_skew
+            ahead = bisect_right(self._waiting[side], bound, key=_rank)
+            if side is Side.LEFT:
+                return max(lefts, ahead), rights
+            return lefts, max(rights, ahead)
+        return lefts, rights

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from app.join import Effects, JoinSettings, LaneState, abandon, join, settle
 from app.merge import Inbox
-from schemas.records import Record, Side
+from schemas.records import Side
 from state.checkpoint import Watermarks
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from app.effects import Match
+    from schemas.records import Arrival
     from state.checkpoint import Bucket, Checkpoint, Layout
     from state.window import StoredRow
 
@@ -134,7 +135,7 @@ def plan_turn(running: Running, moment: Moment, counting: tuple[bool, bool]) -> 
     if not records and not effects.changed:
         return None
     if effects.taken < len(records):
-        running.inbox.put_back(records[effects.taken :], effects.watermarks, moment.now)
+        running.inbox.put_back(records[effects.taken :])
         del records[effects.taken :]
     before = running.checkpoint
     left, right = _positions(before, records)
@@ -169,14 +170,14 @@ def abandon_turn(running: Running, plan: Plan) -> None:
         abandon(running.state, plan.effects)
 
 
-def _positions(before: Checkpoint, records: Sequence[tuple[Side, Record]]) -> tuple[int, int]:
+def _positions(before: Checkpoint, records: Sequence[Arrival]) -> tuple[int, int]:
     """Positions after these records; gaps in offsets (markers, compaction) are normal."""
     positions = [before.left_position, before.right_position]
     missing = {Side.LEFT, Side.RIGHT}
-    for side, record in reversed(records):
+    for _, side, offset, *_ in reversed(records):
         if side in missing:
             missing.discard(side)
-            positions[side] = record.offset + 1
+            positions[side] = offset + 1
             if not missing:
                 break
     return positions[Side.LEFT], positions[Side.RIGHT]

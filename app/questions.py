@@ -25,6 +25,7 @@ from app.rows import plain
 from schemas.match_id import match_id
 from schemas.partition import lane_of
 from schemas.records import Side
+from state.keys import LIVE
 from state.retention import is_retained
 from state.window import overlapping
 
@@ -149,13 +150,13 @@ def describe(running: Running, key: bytes, codec: AvroCodec) -> dict[str, Any]:
     mark = running.checkpoint.watermarks.lane
     horizon = running.settings.lateness + running.settings.max_interval
     left, right = (
-        [row for shelf in side.shelves for row in shelf.rows if is_retained(row[0], mark, horizon)]
-        for side in window.sides
+        [row for row in side.values() if row[4] == LIVE and is_retained(row[0], mark, horizon)]
+        for side in window
     )
     found = (
         _match(row, other)
         for row in left
-        for other in overlapping(window.sides[Side.RIGHT], row[1], row[0])
+        for other in overlapping(window[Side.RIGHT], row[1], row[0])
         if is_retained(other[0], mark, horizon)
     )
     matches = list(islice(found, ANSWER_MAX))

@@ -18,11 +18,11 @@ import fastavro
 from fastavro.schema import SchemaParseException, UnknownType, to_parsing_canonical_form
 from fastavro.schema import fingerprint as schema_fingerprint
 
-from schemas.extractor import DOUBTS, Extract, Parts, Wanted, extractor_of
+from schemas.extractor import DOUBTS, Extract, Wanted, extractor_of
 from schemas.match_schema import Json, match_schema, without_logical_types
 from schemas.reader import Plan, fields_of, plan_of, read_fields
-from schemas.records import Event, Kind, Reason, Record, Rejected, Side
-from schemas.varint import Malformed, encode_long
+from schemas.records import Fault, Kind, Parts, Reason, Side
+from schemas.varint import Malformed, encode_times
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -30,14 +30,10 @@ if TYPE_CHECKING:
 MARKER: Final = b"\xc3\x01"
 HEADER_SIZE: Final = 10
 
-Message = tuple[int, bytes | None, bytes | None, object]
-"""(offset, key, value, source): what was read from Kafka; the source is passed through."""
-
 _NUMBER: Final = frozenset(["int", "long"])
 _TEXT: Final = frozenset(["string"])
 _SYMBOL: Final = frozenset(["string", "enum"])
 _KINDS: Final = {kind.name: int(kind) for kind in Kind}
-_new_tuple: Final = tuple.__new__
 
 
 class Fields(NamedTuple):
@@ -121,42 +117,30 @@ class AvroCodec:
                 self._match_headers[fingerprint(left) + fingerprint(right)] = header
                 self._match_readers[header] = _parsed(without_logical_types(schema))
 
-    def decode(
-        self, side: Side, offset: int, key: bytes | None, value: bytes | None, source: object
-    ) -> Record:
-        """The event of one message, or why there is none."""
-        return self.decode_batch(side, [(offset, key, value, source)])[0]
-
-    def decode_batch(self, side: Side, messages: Iterable[Message]) -> list[Record]:
-        """The events of these messages in their order; Rejected where there is none."""
+    def decode_batch(self, side: Side, values: Iterable[bytes | None]) -> list[Parts | Fault]:
+        """The parts of these Kafka values in their order; a Fault where there are none."""
         extracts, scale = self._extracts[side], self._scales[side]
-        records: list[Record] = []
-        for offset, key, value, source in messages:
-            try:
-                if value is None:
-                    raise Malformed("a record without a value names no row")  # noqa: TRY301
-                try:
-                    row_id, ts, start, end, kind = extracts[value[:HEADER_SIZE]](value)
-                except DOUBTS:
-                    row_id, ts, start, end, kind = self._parts(side, value)
-            except Malformed as error:
-                reason = Reason.NULL_VALUE if value is None else Reason.UNDECODABLE
-                records.append(Rejected(offset, reason, str(error), source))
+        found: list[Parts | Fault] = []
+        for value in values:
+            if value is None:
+                found.append(Fault(Reason.NULL_VALUE, "a record without a value names no row"))
                 continue
-            if scale != 1:
-                ts, start, end = ts * scale, start * scale, end * scale
-            # Event(...) does this, too, by way of one more call.
-            parts = (offset, key, row_id, ts, start, end, kind, value, source)
-            records.append(_new_tuple(Event, parts))
-        return records
+            try:
+                found.append(extracts[value[:HEADER_SIZE]](value))
+            except DOUBTS:
+                found.append(self._decode(side, value))
+        return found if scale == 1 else [_scaled(parts, scale) for parts in found]
 
-    def _parts(self, side: Side, value: bytes) -> Parts:
-        """What an extractor returns, the general way. Raises Malformed."""
+    def _decode(self, side: Side, value: bytes) -> Parts | Fault:
+        """What an extractor returns, the general way, or what is wrong."""
         layouts = self._layouts[side]
         layout = layouts.get(value[:HEADER_SIZE])
-        if layout is None:
-            raise Malformed(_no_layout(value, layouts))
-        return _read_parts(layout, value)
+        try:
+            if layout is None:
+                raise Malformed(_no_layout(value, layouts))  # noqa: TRY301
+            return _read_parts(layout, value)
+        except Malformed as error:
+            return Fault(Reason.UNDECODABLE, str(error))
 
     def match_value(self, start: int, end: int, left: bytes, right: bytes) -> bytes:
         """The match of these two inputs (Kafka values as they came), overlapping from start to end.
@@ -173,8 +157,7 @@ class AvroCodec:
         return b"".join(
             (
                 header,
-                encode_long(start),
-                encode_long(end),
+                encode_times(start, end),
                 left[HEADER_SIZE:],
                 right[HEADER_SIZE:],
             )
@@ -214,7 +197,14 @@ def _read_parts(layout: _Layout, value: bytes) -> Parts:
     plan, _, id_at, ts_at, start_at, end_at, kind_at = layout
     found = read_fields(plan, value, HEADER_SIZE)
     kind = _INSERT if kind_at is None else _kind_of(found[kind_at])
-    return str(found[id_at]), found[ts_at], found[start_at], found[end_at], kind
+    return found[end_at], found[start_at], str(found[id_at]), found[ts_at], kind, value
+
+
+def _scaled(parts: Parts | Fault, scale: int) -> Parts | Fault:
+    if isinstance(parts, Fault):
+        return parts
+    end, start, row_id, ts, kind, value = parts
+    return end * scale, start * scale, row_id, ts * scale, kind, value
 
 
 def _read(value: bytes, readers: Mapping[bytes, Json]) -> dict[str, Any]:

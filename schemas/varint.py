@@ -2,7 +2,9 @@
 
 Most numbers here are times, six bytes or more each, and consecutive times share all but their two
 lowest bytes. So what follows those two is remembered, in both directions; the tables are emptied
-when they are full. Invariant: with or without a remembered part the result is the same.
+when they are full. They are small on purpose: a look into a large one costs more than to compute,
+for it takes the place of rows in the processor's cache. Invariant: with or without a remembered
+part the result is the same.
 """
 
 from __future__ import annotations
@@ -20,27 +22,25 @@ _INT32_MIN: Final = -(2**31)
 
 TIME_BYTES: Final = 6
 """A time in ms, of this century and the next."""
+TIME_FORMAT: Final = "BBI"
+"""Of a time: its two lowest bytes, and the rest."""
 _LOW_BITS: Final = 14
-_LOW_MASK: Final = 2**_LOW_BITS - 1
-_FIRST_TWO: Final = _MORE | _MORE << 8 | 1
-"""Bits of the first two bytes that say whether more follows, and the sign."""
-_TIME: Final = Struct("<HI")
+_TIME: Final = Struct("<" + TIME_FORMAT)
+_TIMES: Final = Struct("<" + 2 * TIME_FORMAT)
 _REMEMBERED_MAX: Final = 4096
 
-_LOWS: Final = [bytes([low & _SEVEN | _MORE, low >> 7 | _MORE]) for low in range(2**_LOW_BITS)]
-"""The two lowest bytes of a number of more than two."""
-_tails: Final[dict[int, bytes]] = {}
-
-LOWS: Final = [
-    (low & _SEVEN | low >> 8 << 7 & _LOW_MASK) >> 1
-    if low & _FIRST_TWO == _MORE | _MORE << 8
-    else None
-    for low in range(2**16)
+FIRSTS: Final = [
+    (byte & _SEVEN) >> 1 if byte & _MORE and not byte & 1 else None for byte in range(256)
 ]
-"""The two lowest bytes of a time, as a little-endian number -> what they stand for. None if they
-are not the two lowest of more than two, or of a negative number."""
-HIGHS: Final[dict[int, int]] = {}
-"""The next four bytes likewise -> what they stand for; those that came by lately."""
+"""The lowest byte of a time -> what it stands for. None if it is the last byte, or that of a
+negative number."""
+SECONDS: Final = [(byte & _SEVEN) << 6 if byte & _MORE else None for byte in range(256)]
+"""The second byte likewise."""
+RESTS: Final[dict[int, int]] = {}
+"""The next four bytes, as a little-endian number -> what they stand for; those that came by
+lately."""
+_tails: Final[dict[int, int]] = {}
+"""The other way: what is above the two lowest bytes -> the next four, if it is four."""
 
 
 class Malformed(ValueError):
@@ -49,16 +49,33 @@ class Malformed(ValueError):
 
 def encode_long(number: int) -> bytes:
     """An int64 as Avro writes it."""
-    zigzag = (number << 1) ^ (number >> 63)
-    high = zigzag >> _LOW_BITS
-    if high == 0:
-        return _encode(zigzag)
-    tail = _tails.get(high)
-    if tail is None:
-        if len(_tails) >= _REMEMBERED_MAX:
-            _tails.clear()
-        tail = _tails[high] = _encode(high)
-    return _LOWS[zigzag & _LOW_MASK] + tail
+    return _encode((number << 1) ^ (number >> 63))
+
+
+def encode_times(start: int, end: int) -> bytes:
+    """Two int64, one after the other; fastest for times in ms."""
+    low, high = start << 1, end << 1
+    try:
+        return _TIMES.pack(
+            low & _SEVEN | _MORE,
+            low >> 7 & _SEVEN | _MORE,
+            _tails[low >> _LOW_BITS],
+            high & _SEVEN | _MORE,
+            high >> 7 & _SEVEN | _MORE,
+            _tails[high >> _LOW_BITS],
+        )
+    except KeyError:
+        encoded = encode_long(start), encode_long(end)
+        for number, each in zip((start, end), encoded, strict=True):
+            if number >= 0 and len(each) == TIME_BYTES:
+                _remember(_tails, number << 1 >> _LOW_BITS, _TIME.unpack(each)[2])
+        return b"".join(encoded)
+
+
+def _remember(table: dict[int, int], key: int, value: int) -> None:
+    if len(table) >= _REMEMBERED_MAX:
+        table.clear()
+    table[key] = value
 
 
 def _encode(zigzag: int) -> bytes:
@@ -101,9 +118,8 @@ def read_time(body: bytes, at: int) -> tuple[int, int]:
     """Like `read_long`; also remembers the high bytes of a time for those that come after it."""
     number, after = read_long(body, at)
     if after - at == TIME_BYTES and number >= 0:
-        if len(HIGHS) >= _REMEMBERED_MAX:
-            HIGHS.clear()
-        HIGHS[_TIME.unpack_from(body, at)[1]] = number >> _LOW_BITS - 1 << _LOW_BITS - 1
+        rest = number >> _LOW_BITS - 1 << _LOW_BITS - 1
+        _remember(RESTS, _TIME.unpack_from(body, at)[2], rest)
     return number, after
 
 
@@ -113,10 +129,10 @@ def take_long(body: bytes, at: int, found: list[Any]) -> int:
     Raises as `read_long` does.
     """
     if at + TIME_BYTES <= len(body):
-        low, high = _TIME.unpack_from(body, at)
-        first, rest = LOWS[low], HIGHS.get(high)
-        if first is not None and rest is not None:
-            found.append(first + rest)
+        one, two, more = _TIME.unpack_from(body, at)
+        first, second, rest = FIRSTS[one], SECONDS[two], RESTS.get(more)
+        if first is not None and second is not None and rest is not None:
+            found.append(first + second + rest)
             return at + TIME_BYTES
     number, after = read_time(body, at)
     found.append(number)

@@ -15,7 +15,7 @@ import json
 import re
 from dataclasses import dataclass, fields
 from importlib.resources import files
-from itertools import islice
+from itertools import chain, islice
 from struct import Struct, pack, unpack_from
 from struct import error as StructError  # noqa: N812 - `error` alone says nothing
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -346,7 +346,7 @@ def _lengths(packed: bytes) -> tuple[int, ...]:
 
 
 def _pack(keys: Sequence[bytes], rows: Mapping[bytes, bytes]) -> bytes:
-    parts = [part for key in keys for part in (key, rows[key])]
+    parts = list(chain.from_iterable(zip(keys, map(rows.__getitem__, keys), strict=True)))
     return _COUNT.pack(len(keys)) + pack(f"<{len(parts)}I", *map(len, parts)) + b"".join(parts)
 
 

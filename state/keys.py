@@ -116,21 +116,18 @@ def row_size(key: bytes, row_id: str, value: bytes) -> int:
     return _KEY_AT + len(key) + _INTERVAL.size + len(row_id.encode()) + _VALUE.size + len(value)
 
 
-def encode_rows(
-    bucket: int, side: int, rows: Iterable[tuple[bytes, Row]]
-) -> tuple[list[bytes], list[bytes]]:
-    """`row_key` and `row_value` of many (key, row) of one bucket and side, made faster."""
+def encode_rows(bucket: int, side: int, rows: Iterable[tuple[bytes, Row]]) -> dict[bytes, bytes]:
+    """`row_value` by `row_key` of many (key, row) of one bucket and side, made faster; sorted."""
     prefix = bucket_prefix(bucket) + bytes([side])
     pack_length, pack_interval, pack_value = _LENGTH.pack, _INTERVAL.pack, _VALUE.pack
     offset = _OFFSET
-    names: list[bytes] = []
-    values: list[bytes] = []
+    encoded: dict[bytes, bytes] = {}
     for key, (end, start, row_id, ts, flags, value) in rows:
         interval = pack_interval(end + offset, start + offset)
-        length = pack_length(len(key))
-        names.append(b"".join((prefix, length, key, interval, row_id.encode())))
-        values.append(pack_value(flags, ts + offset) + value)
-    return names, values
+        name = b"".join((prefix, pack_length(len(key)), key, interval, row_id.encode()))
+        encoded[name] = pack_value(flags, ts + offset) + value
+    names = sorted(encoded)
+    return dict(zip(names, map(encoded.__getitem__, names), strict=True))
 
 
 def parse_row_value(row_value: bytes) -> tuple[int, int, bytes]:

@@ -177,7 +177,8 @@ class LaneStore:
         offset after the turn.
         """
         # In order, RocksDB finds the place of a row next to that of the one before: half the cost.
-        self.stage(((key, rows[key]) for key in sorted(rows)), buckets)
+        keys = sorted(rows)
+        self.stage(zip(keys, map(rows.__getitem__, keys), strict=True), buckets)
         self.commit(checkpoint, position)
 
     def stage(self, rows: Iterable[tuple[bytes, bytes]], buckets: Mapping[int, Bucket]) -> None:

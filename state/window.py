@@ -1,10 +1,10 @@
 """Windows: the rows of a join key in memory, both sides, in front of the store.
 
-A probe for [start, end] must find the rows that overlap it without reading all that end later.
-So each side keeps its live rows on *shelves*, one per power-of-two class of interval length, each
+A side is a dictionary of rows by id. Of a few rows a probe for [start, end] looks at each: that is
+quicker than any order among them, and touches the least memory, which is what a probe costs. A
+side of more rows keeps them on *shelves*, too, one per power-of-two class of interval length, each
 sorted by end: rows of a shelf that overlap [start, end] end in [start, end + the shelf's longest].
-Cost follows the matches, not the max interval and not the state. Retracted and remembered rows
-stand apart: they answer for their id but never match.
+So cost follows the matches, not the max interval and not the state.
 
 Invariants:
 * A window holds all rows of its key that the store holds (or will, when the turn commits). It is
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from schemas.records import Side
@@ -35,14 +36,24 @@ Load = Callable[[Sequence[int], bytes], Iterable[StoredRow]]
 """(buckets, key) -> every stored row of that key, of both sides, in those buckets, any order."""
 
 # What a row and a window cost in CPython on 64 bits beyond the bytes of the row's value: row tuple,
-# numbers, id, header of the value, list slot and dictionary entry; window, its two sides, one shelf
-# each, table entry. Measured, see tests/unit/test_window.py; raw bytes are a fifth of the truth.
-ROW_COST: Final = 500
-WINDOW_COST: Final = 750
+# numbers, id, header of the value and dictionary entry; window and its two sides, table entry.
+# Measured, see tests/unit/test_window.py; raw bytes are a quarter of the truth.
+ROW_COST: Final = 330
+WINDOW_COST: Final = 560
+
+NEVER: Final = -(2**80)
+"""Before every time."""
+INFINITY: Final = 2**80
+FEW: Final = 16
+"""A side of up to so many rows needs no shelves."""
+EXPIRED_SHARE_MAX: Final = 0.5
+"""Part of all rows' cost that rows past their horizon may take before they are trimmed."""
+TRIMMED_MAX: Final = 20_000
+"""Windows trimmed after one turn: about 20 ms. The rest waits for the next turn, harmlessly."""
 
 
 class Shelf:
-    """Live rows of one side whose interval lengths have the same number of bits, by end."""
+    """Rows of one side whose interval lengths have the same number of bits, by end."""
 
     __slots__ = ("bits", "longest", "rows")
 
@@ -52,38 +63,58 @@ class Shelf:
         self.rows = [row]
 
 
-class Rows:
-    """One side of a window.
+class Rows(dict[str | Row, Row]):
+    """One side of a window: its rows, whatever their state.
 
-    `ids` names the newest row of each id, whatever its state. `gone` holds the retracted and the
-    remembered rows, sorted by end like a shelf.
+    Under an id stands its newest row; an older one, which has expired, stands under itself. As
+    long as there are no more than FEW they are in order of their ends, of which `last` is the
+    greatest, and `shelves` is None. `used` since eviction last looked.
     """
 
-    __slots__ = ("gone", "ids", "shelves")
+    __slots__ = ("last", "shelves", "used")
 
     def __init__(self) -> None:
-        self.ids: dict[str, Row] = {}
-        self.shelves: list[Shelf] = []
-        self.gone: list[Row] = []
-
-
-class Window:
-    """Both sides of one join key; `used` since eviction last looked at it."""
-
-    __slots__ = ("key", "sides", "used")
-
-    def __init__(self, key: bytes) -> None:
-        self.key = key
-        self.sides = (Rows(), Rows())
+        self.last = NEVER
+        self.shelves: list[Shelf] | None = None
         self.used = True
 
 
+Window = tuple[Rows, Rows]
+"""Both sides of one join key."""
+
+
 def put(side: Rows, row: Row) -> None:
-    """Adds a live row, in front of an expired row of the same id if there is one."""
-    side.ids[row[2]] = row
+    """Adds a row; if there is one of the same id already, that one has expired."""
+    row_id = row[2]
+    if row_id in side:
+        expired = side.pop(row_id)
+        side[expired] = expired
+        side.last = INFINITY
+    side[row_id] = row
+    arrange(side, row)
+
+
+def arrange(side: Rows, row: Row) -> None:
+    """Puts a row that was just added into its place: among few, or on its shelf among many."""
+    if side.shelves is not None:
+        _stand(side.shelves, row)
+    elif len(side) > FEW:
+        side.shelves = []
+        for each in side.values():
+            _stand(side.shelves, each)
+    elif row[0] >= side.last:
+        side.last = row[0]
+    else:
+        in_order = sorted(side.items(), key=_second)
+        side.clear()
+        side.update(in_order)
+        side.last = in_order[-1][1][0]
+
+
+def _stand(shelves: list[Shelf], row: Row) -> None:
     length = row[0] - row[1]
     bits = length.bit_length()
-    for shelf in side.shelves:
+    for shelf in shelves:
         if shelf.bits == bits:
             if length > shelf.longest:  # noqa: PLR1730 - a call costs more than all the rest
                 shelf.longest = length
@@ -93,42 +124,37 @@ def put(side: Rows, row: Row) -> None:
             else:
                 insort(rows, row)
             return
-    side.shelves.append(Shelf(row))
+    shelves.append(Shelf(row))
 
 
-def put_gone(side: Rows, row: Row) -> None:
-    """Adds a row that never matches: one remembered before its insert was seen."""
-    side.ids[row[2]] = row
-    insort(side.gone, row)
+def replace(side: Rows, row: Row, flags: int, value: bytes) -> Row:
+    """Gives the newest row of an id other flags and another value; returns what it is then."""
+    changed: Row = (*row[:4], flags, value)
+    side[row[2]] = changed
+    if side.shelves is not None:
+        bits = (row[0] - row[1]).bit_length()
+        rows = next(shelf.rows for shelf in side.shelves if shelf.bits == bits)
+        at = bisect_left(rows, row)
+        assert rows[at] is row, "a row stands on the shelf of its length"
+        rows[at] = changed  # Its place stays: end, start and id decide.
+    return changed
 
 
 def retire(side: Rows, row: Row, flags: int) -> Row:
-    """Takes a live row off its shelf for good; returns what it is from now on."""
-    bits = (row[0] - row[1]).bit_length()
-    shelf = next(shelf for shelf in side.shelves if shelf.bits == bits)
-    at = bisect_left(shelf.rows, row)
-    assert shelf.rows[at] is row, "a live row stands on the shelf of its length"
-    del shelf.rows[at]
-    if not shelf.rows:
-        side.shelves.remove(shelf)
-    gone: Row = (*row[:4], flags, b"")
-    put_gone(side, gone)
-    return gone
-
-
-def reflag(side: Rows, row: Row, flags: int) -> Row:
-    """Gives a row that never matches other flags; returns what it is from now on."""
-    changed: Row = (*row[:4], flags, row[5])
-    at = bisect_left(side.gone, row)
-    assert side.gone[at] is row, "a row that is not live stands apart from the shelves"
-    side.gone[at] = changed
-    side.ids[row[2]] = changed
-    return changed
+    """Makes a live row one that never matches again; returns what it is from now on."""
+    return replace(side, row, flags, b"")
 
 
 def overlapping(side: Rows, start: int, end: int) -> list[Row]:
     """The live rows that share a moment with [start, end], both inclusive."""
     found: list[Row] = []
+    if side.shelves is None:
+        for row in reversed(side.values()):
+            if row[0] < start:
+                break
+            if row[1] <= end and row[4] == LIVE:
+                found.append(row)
+        return found
     for shelf in side.shelves:
         rows = shelf.rows
         if rows[-1][0] < start:
@@ -137,7 +163,7 @@ def overlapping(side: Rows, start: int, end: int) -> list[Row]:
         reach = end + shelf.longest
         if rows[at][0] <= reach:
             after = bisect_left(rows, (reach + 1,), at)
-            found += [row for row in rows[at:after] if row[1] <= end]
+            found += [row for row in rows[at:after] if row[1] <= end and row[4] == LIVE]
     return found
 
 
@@ -149,8 +175,8 @@ class Windows:
     that the windows take in memory.
     """
 
-    __slots__ = ("_bound", "_by_bucket", "_costs", "_expired", "_expired_cost", "_load", "_missing",
-                 "_opened", "_stale", "buckets", "cold", "size", "span", "table")  # fmt: skip
+    __slots__ = ("_bound", "_costs", "_expired_cost", "_load", "_missing", "_opened", "_untrimmed",
+                 "buckets", "cold", "size", "span", "table")  # fmt: skip
 
     def __init__(self, load: Load, buckets: Mapping[int, Bucket], span: int) -> None:
         self._load = load
@@ -161,15 +187,15 @@ class Windows:
         self.cold = sorted(buckets)
         self._missing: set[bytes] = set()
         """Keys of windows that were forgotten, whatever `cold` says."""
-        self._by_bucket: dict[int, set[bytes]] = {}
         self._costs: dict[int, int] = {}
-        """Per bucket, what its rows cost when they entered."""
-        self._expired: list[set[bytes]] = []
+        """Per bucket, what its rows cost."""
         self._expired_cost = 0
+        """What the rows cost whose buckets have been dropped since trimming last began."""
         self._bound = 0
         """Expired rows end before it."""
-        self._opened: list[Window] = []
-        self._stale: list[tuple[int, set[bytes]]] = []
+        self._opened: list[bytes] = []
+        self._untrimmed: list[bytes] = []
+        """Keys whose windows are yet to be trimmed."""
 
     @property
     def resident(self) -> bool:
@@ -178,14 +204,13 @@ class Windows:
 
     def open(self, key: bytes) -> Window:
         """The window of a key that is not in memory."""
-        window = Window(key)
-        self.table[key] = window
-        self._opened.append(window)
+        window = self.table[key] = Rows(), Rows()
+        self._opened.append(key)
         self.size += WINDOW_COST
         if self.cold or self._missing:
-            # By end, so that of two rows of one id the newer is the one its id names.
-            for stored in sorted(self._stored(key), key=_end_of):
-                self._install(window, stored)
+            for side, row in self._stored(key):
+                put(window[side], row)
+                self.enter(row[0] // self.span, cost_of(row))
             self._missing.discard(key)
         return window
 
@@ -193,45 +218,30 @@ class Windows:
         """The window of a key to look at, between turns; one that is not in memory is not kept."""
         window = self.table.get(key)
         if window is None:
-            window = Window(key)
-            for side, end, start, row_id, ts, flags, value in self._stored(key):
-                if flags == LIVE:
-                    put(window.sides[side], (end, start, row_id, ts, flags, value))
+            window = Rows(), Rows()
+            for side, row in self._stored(key):
+                put(window[side], row)
         return window
 
-    def _stored(self, key: bytes) -> Iterable[StoredRow]:
-        """Every stored row of a key that memory may lack."""
-        buckets = sorted(self.buckets) if key in self._missing else self.cold
-        return self._load(buckets, key) if buckets else ()
+    def _stored(self, key: bytes) -> list[tuple[Side, Row]]:
+        """Every stored row of a key that memory may lack.
 
-    def _install(self, window: Window, stored: StoredRow) -> None:
-        side, end, start, row_id, ts, flags, value = stored
-        row = end, start, row_id, ts, flags, value
-        if flags == LIVE:
-            put(window.sides[side], row)
-        else:
-            put_gone(window.sides[side], row)
-        self.enter(end // self.span, [window.key], cost_of(row))
-
-    def enter(self, bucket: int, keys: Iterable[bytes], cost: int) -> None:
-        """Notes that windows of these keys hold new rows in this bucket, of that cost together.
-
-        Pass the keys of the windows themselves, not equal ones: they are kept.
+        By end, so that of two rows of one id the newer is the one its id names.
         """
-        members = self._by_bucket.get(bucket)
-        if members is None:
-            members = self._by_bucket[bucket] = set()
-            self._costs[bucket] = 0
-        members.update(keys)
-        self._costs[bucket] += cost
+        buckets = sorted(self.buckets) if key in self._missing else self.cold
+        stored = self._load(buckets, key) if buckets else ()
+        return [(one[0], one[1:]) for one in sorted(stored, key=_second)]
+
+    def enter(self, bucket: int, cost: int) -> None:
+        """Notes that windows hold new rows in this bucket, of that cost together."""
+        self._costs[bucket] = self._costs.get(bucket, 0) + cost
         self.size += cost
 
     def forget(self, keys: Collection[bytes]) -> None:
         """Drops windows that an aborted turn changed: the store has the committed truth."""
         for key in keys:
-            window = self.table.get(key)
-            if window is not None:
-                self._remove(window)
+            if key in self.table:
+                self._remove(key)
         self._close_opened()
         self._missing.update(keys)
 
@@ -245,17 +255,18 @@ class Windows:
         goal = self.size - bytes_to_free
         before = self.size
         self._begin_trimming()
-        self._trim(len(self.table))
+        self._trim(len(self._untrimmed))
         trimmed = self.size
         for _ in range(2):
-            for window in list(self.table.values()):
+            for key, window in list(self.table.items()):
                 if self.size <= goal:
                     break
-                if window.used:
-                    window.used = False
-                    self.table[window.key] = self.table.pop(window.key)
+                left, right = window
+                if left.used or right.used:
+                    left.used = right.used = False
+                    self.table[key] = self.table.pop(key)
                 else:
-                    self._remove(window)
+                    self._remove(key)
         if self.size != trimmed:
             self.cold = sorted(self.buckets)
         return before - self.size
@@ -267,70 +278,57 @@ class Windows:
             gone = set(dropped)
             self.cold = [bucket for bucket in self.cold if bucket not in gone]
             self._bound = bound
-            for bucket in dropped:
-                self._expired.append(self._by_bucket.pop(bucket, set()))
-                self._expired_cost += self._costs.pop(bucket, 0)
-            # To visit a window costs more than to free a row in it: the more at once the better.
-            if self._expired_cost > self.size * EXPIRED_SHARE_MAX:
-                self._begin_trimming()
+            self._expired_cost += sum([self._costs.pop(bucket, 0) for bucket in dropped])
+        # To visit a window costs more than to free a row in it: the more at once the better.
+        cost = self.size - len(self.table) * WINDOW_COST
+        if self._expired_cost > cost * EXPIRED_SHARE_MAX and not self._untrimmed:
+            self._begin_trimming()
         self._trim(TRIMMED_MAX)
 
     def _begin_trimming(self) -> None:
         """What has expired so far will be trimmed."""
-        if self._expired:
-            self._stale.append((self._bound, set[bytes]().union(*self._expired)))
-            self._expired.clear()
+        if self._expired_cost:
             self._expired_cost = 0
+            self._untrimmed = list(self.table)
 
     def _trim(self, budget: int) -> None:
         """Drops expired rows from memory, of at most `budget` windows."""
-        while self._stale and budget > 0:
-            bound, members = self._stale[-1]
-            while members and budget > 0:
-                window = self.table.get(members.pop())
-                budget -= 1
-                if window is not None:
-                    left, right = window.sides
-                    self.size -= _trim_side(left, bound) + _trim_side(right, bound)
-                    self._remove_empty(window)
-            if not members:
-                self._stale.pop()
+        untrimmed, bound = self._untrimmed, self._bound
+        rest = max(0, len(untrimmed) - budget)
+        for key in untrimmed[rest:]:
+            window = self.table.get(key)
+            if window is not None:
+                left, right = window
+                self.size -= _trim_side(left, bound) + _trim_side(right, bound)
+                if not (left or right):
+                    self._remove(key)
+        del untrimmed[rest:]
 
     def _close_opened(self) -> None:
         # Late or rejected events must not leave an empty window behind for every key they name.
-        for window in self._opened:
-            if self.table.get(window.key) is window:
-                self._remove_empty(window)
+        for key in self._opened:
+            if not any(self.table.get(key, _SOME)):
+                self._remove(key)
         self._opened.clear()
 
-    def _remove_empty(self, window: Window) -> None:
-        left, right = window.sides
-        if not (left.ids or right.ids):  # Every row is named, or has a newer one of its id.
-            del self.table[window.key]
-            self.size -= WINDOW_COST
-
-    def _remove(self, window: Window) -> None:
-        del self.table[window.key]
+    def _remove(self, key: bytes) -> None:
+        left, right = self.table.pop(key)
         self.size -= WINDOW_COST
-        for row in rows_of(window):
-            self.size -= cost_of(row)
-            members = self._by_bucket.get(row[0] // self.span)
-            if members is not None:
-                members.discard(window.key)
+        for row in (*left.values(), *right.values()):
+            cost = cost_of(row)
+            self.size -= cost
+            bucket = row[0] // self.span
+            if bucket in self._costs:
+                self._costs[bucket] -= cost
 
 
-EXPIRED_SHARE_MAX: Final = 0.25
-"""Part of the windows' size that rows past their horizon may take before they are trimmed."""
-TRIMMED_MAX: Final = 20_000
-"""Windows trimmed after one turn: about 20 ms. The rest waits for the next turn, harmlessly."""
+_SOME: Final = (True,)
 
 
 def rows_of(window: Window) -> Iterable[Row]:
     """Every row of a window, in no order."""
-    for side in window.sides:
-        for shelf in side.shelves:
-            yield from shelf.rows
-        yield from side.gone
+    left, right = window
+    return (*left.values(), *right.values())
 
 
 def cost_of(row: Row) -> int:
@@ -340,28 +338,28 @@ def cost_of(row: Row) -> int:
 
 def _trim_side(side: Rows, bound: int) -> int:
     """Drops the rows that end before `bound`; returns the bytes freed."""
-    freed = 0
-    for shelf in side.shelves:
-        if shelf.rows[0][0] < bound:
-            freed += _cut(shelf.rows, side.ids, bound)
-    if freed:
+    names: list[str | Row] = []
+    if side.shelves is None:
+        for name, row in side.items():
+            if row[0] >= bound:
+                break
+            names.append(name)
+    else:
+        for shelf in side.shelves:
+            cut = bisect_left(shelf.rows, (bound,))
+            names += [row[2] if side.get(row[2]) is row else row for row in shelf.rows[:cut]]
+            del shelf.rows[:cut]
         side.shelves = [shelf for shelf in side.shelves if shelf.rows]
-    if side.gone and side.gone[0][0] < bound:
-        freed += _cut(side.gone, side.ids, bound)
+    freed = len(names) * ROW_COST
+    for name in names:
+        freed += len(side.pop(name)[5])
+    if side.shelves is not None and len(side) <= FEW:
+        side.shelves = None
+        rows = sorted(side.items(), key=_second)
+        side.clear()
+        side.update(rows)
+        side.last = rows[-1][1][0] if rows else NEVER
     return freed
 
 
-def _cut(rows: list[Row], ids: dict[str, Row], bound: int) -> int:
-    cut = bisect_left(rows, (bound,))
-    freed = cut * ROW_COST
-    for row in rows[:cut]:
-        freed += len(row[5])
-        row_id = row[2]
-        if ids.get(row_id) is row:  # Else the id has a newer row.
-            del ids[row_id]
-    del rows[:cut]
-    return freed
-
-
-def _end_of(row: StoredRow) -> int:
-    return row[1]
+_second: Final = itemgetter(1)

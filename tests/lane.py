@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from app.join import Effects, JoinSettings, LaneState, abandon, join, settle
-from schemas.records import Event, Kind, Record, Side
+from schemas.records import Arrival, Event, Fault, Kind, Parts, Record, Rejected, Side, event_of
 from state.checkpoint import Bucket, Watermarks
 from state.keys import REMEMBERED, parse_row_key, parse_row_value, rows_digest
 from state.retention import span_of
@@ -77,6 +77,35 @@ def watermark(ts: int) -> Event:
     return event("", 0, 0, ts=ts, key=None, kind=Kind.WATERMARK)
 
 
+Pushed = tuple[int, bytes | None, Parts | Fault, object]
+
+
+def pushed(record: Record) -> Pushed:
+    """A record as it is put into an inbox."""
+    if isinstance(record, Rejected):
+        return record.offset, None, Fault(record.reason, record.detail), record.source
+    offset, key, row_id, ts, start, end, kind, value, source = record
+    return offset, key, (end, start, row_id, ts, kind, value), source
+
+
+def arrival(side: Side, record: Record) -> Arrival:
+    """A record as it comes out of an inbox."""
+    offset, key, parts, source = pushed(record)
+    return 0, int(side), offset, key, parts, source
+
+
+def record_of(offset: int, key: bytes | None, parts: Parts | Fault, source: object) -> Record:
+    if isinstance(parts, Fault):
+        return Rejected(offset, *parts, source)
+    return event_of(offset, key, parts, source)
+
+
+def named(arrival: Arrival) -> tuple[Side, Record]:
+    """The other way."""
+    _, side, offset, key, parts, source = arrival
+    return Side(side), record_of(offset, key, parts, source)
+
+
 @dataclass
 class Lane:
     settings: JoinSettings
@@ -126,7 +155,8 @@ class Lane:
         now: int | None = None,
         counting: tuple[bool, bool] = (True, True),
     ) -> Effects:
-        return join(self.state, list(records), self.settings, now, counting, len(self.turns))
+        arrivals = [arrival(*record) for record in records]
+        return join(self.state, arrivals, self.settings, now, counting, len(self.turns))
 
     def abort(self, effects: Effects) -> None:
         abandon(self.state, effects)

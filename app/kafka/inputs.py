@@ -7,11 +7,12 @@ also reads the group metadata; no transaction is open then.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import structlog
-from confluent_kafka import OFFSET_END, Consumer, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, Message, TopicPartition
 
 from app.errors import Renew, UsageError
 from app.kafka.clients import quiet, report
@@ -20,16 +21,30 @@ from app.kafka.membership import read_membership
 from schemas.records import Side
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from app.config import Config
 
 Fetched = Any
 """The client's Message. Its stubs say that offset and partition may be None, which holds for
-messages that were never sent, not for fetched ones."""
-Incoming = tuple[int, bytes | None, bytes | None, object]
-"""(offset, key, value, the client's message)."""
+messages that were never sent, not for fetched ones; and they know nothing of its columns."""
 
+
+class Batch(NamedTuple):
+    """Records of one side of one lane, in log order, as columns.
+
+    A column is made by one call that goes over all messages: half the cost of a tuple for each.
+    """
+
+    offsets: list[int]
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    messages: list[Fetched]
+    """The client's own, for what is seldom needed."""
+
+
+_partition: Final[Callable[[Fetched], Any]] = Message.partition
+_offset: Final[Callable[[Fetched], Any]] = Message.offset
 _log: Final = structlog.get_logger()
 _NOWHERE: Final = OFFSET_END
 """Where a left partition is assigned until a seek says where it begins; paused meanwhile, but the
@@ -74,9 +89,9 @@ class Moves(Protocol):
 
 @dataclass(slots=True)
 class Polled:
-    """What one poll of both sides brought, by (side, lane), in log order."""
+    """What one poll of both sides brought, by (side, lane)."""
 
-    records: dict[tuple[Side, int], list[Incoming]] = field(default_factory=dict)
+    records: dict[tuple[Side, int], Batch] = field(default_factory=dict)
     ends: dict[tuple[Side, int], int] = field(default_factory=dict)
     """(side, lane) whose newest signal is the partition's end, and the offset of it."""
 
@@ -198,23 +213,34 @@ class Inputs:
         for consumer in self._consumers:
             consumer.close()
 
-    def _sort(self, side: Side, messages: Iterable[Fetched], polled: Polled) -> None:
-        records, ends = polled.records, polled.ends
+    def _sort(self, side: Side, messages: list[Fetched], polled: Polled) -> None:
+        if any(map(Message.error, messages)):
+            messages = self._without_events(side, messages, polled)
+        messages.sort(key=_partition)  # Stable: each stays in log order.
+        lanes = list(map(_partition, messages))
+        at = 0
+        while at < len(messages):
+            after = bisect_right(lanes, lanes[at], at)
+            run = messages[at:after]
+            polled.records[side, lanes[at]] = Batch(
+                offsets=list(map(_offset, run)),
+                keys=list(map(Message.key, run)),
+                values=list(map(Message.value, run)),
+                messages=run,
+            )
+            at = after
+
+    def _without_events(self, side: Side, messages: list[Fetched], polled: Polled) -> list[Fetched]:
+        """The records among these; an end counts if no record of its lane came after it."""
+        records = []
         for message in messages:
             error = message.error()
             if error is not None:
                 self._on_event(side, message, error, polled)
-                continue
-            place = (side, message.partition())
-            incoming = (message.offset(), message.key(), message.value(), message)
-            batch = records.get(place)
-            if batch is None:
-                records[place] = [incoming]
-                ends.pop(place, None)
             else:
-                batch.append(incoming)
-                if ends:
-                    ends.pop(place, None)
+                records.append(message)
+                polled.ends.pop((side, message.partition()), None)
+        return records
 
     def _on_event(self, side: Side, message: Fetched, error: KafkaError, polled: Polled) -> None:
         lane = message.partition()

@@ -63,7 +63,8 @@ def general(schema: Json, value: bytes) -> tuple[Any, ...] | None:
         return None
     if found["kind"] not in Kind.__members__:
         return None
-    return (*[found[name] for name in WANTED[:4]], int(Kind[found["kind"]]))
+    wanted = (WANTED.end, WANTED.start, WANTED.id, WANTED.ts)
+    return (*[found[name] for name in wanted], int(Kind[found["kind"]]), value)
 
 
 @given(values())
@@ -101,7 +102,8 @@ def test_is_in_no_doubt_about_usual_values(ts: int, row_id: str, payload: bytes)
     body = sized(row_id.encode()) + times + b"\x04" + b"\x02" + sized(payload)
     extract = extractor_for(schema)
     assert extract is not None
-    assert extract(HEAD + body) == (row_id, ts, ts - 5_000, ts + 5_000, int(Kind.INSERT))
+    value = HEAD + body
+    assert extract(value) == (ts + 5_000, ts - 5_000, row_id, ts, int(Kind.INSERT), value)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from app.merge import Inbox
 from schemas.records import Event, Kind, Record, Side
-from tests.lane import settings_of
+from tests.lane import named, pushed, settings_of
 
 SETTINGS = settings_of(10, 50)
 sides = st.lists(
@@ -60,9 +60,9 @@ def test_the_order_depends_on_the_sides_alone(
     while any(waiting.values()):
         side = chance.choice(list(Side))
         polled = chance.randint(0, 4)
-        inbox.push(side, waiting[side][:polled])
+        inbox.push(side, map(pushed, waiting[side][:polled]))
         waiting[side] = waiting[side][polled:]
-        taken += inbox.take(chance.randint(0, 5), (False, False), 0)
+        taken += map(named, inbox.take(chance.randint(0, 5), (False, False), 0))
     while inbox.take(0, (True, True), 0) or len(inbox):
-        taken += inbox.take(chance.randint(1, 5), (True, True), 0)
+        taken += map(named, inbox.take(chance.randint(1, 5), (True, True), 0))
     assert taken == expected

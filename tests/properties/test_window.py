@@ -12,7 +12,7 @@ anywhere = near | st.integers(INT64_MIN, INT64_MAX) | st.sampled_from([INT64_MIN
 intervals = st.tuples(anywhere, anywhere).map(lambda pair: (min(pair), max(pair)))
 
 
-@given(st.lists(st.tuples(intervals, st.booleans()), max_size=30), st.lists(intervals, max_size=5))
+@given(st.lists(st.tuples(intervals, st.booleans()), max_size=50), st.lists(intervals, max_size=5))
 @settings(deadline=None, max_examples=300)
 def test_finds_exactly_the_live_rows_that_overlap(
     drawn: list[tuple[tuple[int, int], bool]], probes: list[tuple[int, int]]

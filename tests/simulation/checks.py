@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from schemas.records import Event, Kind, Record, Side
 from tests.kafka.avro import decode_match
+from tests.lane import record_of
 from tests.oracle import Emitted, Oracle
 from tests.simulation.fold import Changelog, Turn, Wrong, state_of
 from tests.simulation.log import Fate
@@ -137,14 +138,11 @@ class Checks:
     def _inputs(self, codec: AvroCodec, lane: int) -> tuple[list[Record], list[Record]]:
         """What was committed to both sides of a lane."""
         left, right = (
-            codec.decode_batch(
-                side,
-                [
-                    (offset, entry.key, entry.value, None)
-                    for offset, entry in enumerate(self._broker.log(TOPICS[side], lane).entries)
-                    if entry.fate is Fate.COMMITTED
-                ],
-            )
+            [
+                record_of(offset, entry.key, codec.decode_batch(side, [entry.value])[0], None)
+                for offset, entry in enumerate(self._broker.log(TOPICS[side], lane).entries)
+                if entry.fate is Fate.COMMITTED
+            ]
             for side in Side
         )
         return left, right

@@ -12,8 +12,9 @@ from fastavro.schema import to_parsing_canonical_form
 
 import schemas
 from schemas.codec import AvroCodec, Fields, UnknownSchema, fingerprint
-from schemas.records import Event, Kind, Reason, Rejected, Side
+from schemas.records import Event, Fault, Kind, Reason, Rejected, Side
 from schemas.varint import Malformed, encode_long
+from tests.lane import record_of
 
 EVENT = json.loads(Path(schemas.__path__[0], "event.avsc").read_text())
 FIELDS = Fields()
@@ -36,7 +37,7 @@ def codec_of(schema: Any, fields: Fields = FIELDS, scale: int = 1) -> AvroCodec:
 
 
 def decode(codec: AvroCodec, value: bytes | None) -> Event | Rejected:
-    return codec.decode(Side.LEFT, 12, b"k", value, "source")
+    return record_of(12, b"k", codec.decode_batch(Side.LEFT, [value])[0], "source")
 
 
 def rejected(codec: AvroCodec, value: bytes | None, reason: Reason = Reason.UNDECODABLE) -> str:
@@ -82,10 +83,10 @@ class TestDecode:
 
     def test_a_batch_keeps_its_order(self, codec: AvroCodec) -> None:
         good = event_value()
-        batch = [(1, b"k", good, "s1"), (2, None, b"bad", "s2"), (4, b"", good, "s4")]
-        records = codec.decode_batch(Side.RIGHT, batch)
-        assert [record.offset for record in records] == [1, 2, 4]
-        assert [type(record) for record in records] == [Event, Rejected, Event]
+        other = event_value(id="b")
+        found = codec.decode_batch(Side.RIGHT, [good, b"bad", None, other])
+        assert [type(parts) for parts in found] == [tuple, Fault, Fault, tuple]
+        assert [parts[2] for parts in found if not isinstance(parts, Fault)] == ["a", "b"]
 
     def test_a_null_value_is_named_so(self, codec: AvroCodec) -> None:
         assert rejected(codec, None, Reason.NULL_VALUE)

@@ -12,8 +12,8 @@ from app.formats import make_codec
 from app.loading import row_conversion
 from app.merge import Inbox
 from schemas.match_id import split_match_id
-from schemas.records import Reason, Record, Side
-from tests.lane import Lane, settings_of
+from schemas.records import Reason, Side
+from tests.lane import Lane, Pushed, named, settings_of
 from tests.unit.test_readme import EXAMPLE, README
 
 if TYPE_CHECKING:
@@ -25,20 +25,20 @@ CONFIG: Final = load_config(EXAMPLE / "job.toml", {})
 DRAINED: Final = (True, True)
 
 
-def records(side: Side, name: str) -> list[Record]:
+def records(side: Side, name: str) -> list[Pushed]:
     """The rows of a file as they come out of the side's topic."""
     codec, conversion = make_codec(CONFIG), row_conversion(CONFIG, side)
     with open_data(EXAMPLE / name, None) as data:
-        messages = [
-            (
-                offset,
-                str(row.values["key"]).encode(),
-                codec.encode_event(side, conversion.record(row.values)),
-                None,
-            )
-            for offset, row in enumerate(data.rows())
-        ]
-    return codec.decode_batch(side, messages)
+        keys, values = zip(
+            *[
+                (str(row.values["key"]).encode(), codec.encode_event(side, record))
+                for row in data.rows()
+                if (record := conversion.record(row.values))
+            ],
+            strict=True,
+        )
+    parts = codec.decode_batch(side, values)
+    return [(at, *record, None) for at, record in enumerate(zip(keys, parts, strict=True))]
 
 
 class FirstJob:
@@ -50,7 +50,8 @@ class FirstJob:
 
     def load(self, side: Side, name: str) -> Effects:
         self.inbox.push(side, records(side, name))
-        return self.lane.turn(self.inbox.take(100, DRAINED, CONFIG.max_skew))
+        taken = self.inbox.take(100, DRAINED, CONFIG.max_skew)
+        return self.lane.turn([named(arrival) for arrival in taken])
 
 
 def pairs(effects: Effects, *, live: bool) -> set[tuple[str, str]]:

@@ -11,7 +11,7 @@ from schemas.records import Record, Side
 from state.checkpoint import decode_turn, encode_turn
 from state.keys import parse_row_key
 from state.store import LaneStore, Resources
-from tests.lane import event, settings_of
+from tests.lane import arrival, event, settings_of
 from tests.unit.stored import CHECKPOINT, RECORD_BYTES_MAX, held_by, open_store
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ class Worker:
         self.disk: list[int] = []
 
     def turn(self, records: list[tuple[Side, Record]]) -> None:
-        effects = join(self.lane, records, self.settings, None, (True, True), self.end)
+        arrivals = [arrival(*record) for record in records]
+        effects = join(self.lane, arrivals, self.settings, None, (True, True), self.end)
         directory = self.lane.buckets | effects.buckets
         self.checkpoint = replace(
             self.checkpoint,

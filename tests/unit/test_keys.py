@@ -72,10 +72,13 @@ def test_a_window_is_one_range_of_a_bucket() -> None:
 
 
 def test_many_rows_are_encoded_as_each_alone() -> None:
-    rows = [(b"", (5, 3, "a", 4, LIVE, b"v")), (b"k" * 300, (-5, -9, "\xe9", -7, LIVE, b""))]
-    names, values = encode_rows(-2, Side.RIGHT, rows)
-    assert names == [row_key(-2, 1, key, row[0], row[1], row[2]) for key, row in rows]
-    assert values == [row_value(row[4], row[3], row[5]) for _, row in rows]
+    rows = [(b"k" * 300, (-5, -9, "\xe9", -7, LIVE, b"")), (b"", (5, 3, "a", 4, LIVE, b"v"))]
+    encoded = encode_rows(-2, Side.RIGHT, rows)
+    assert encoded == {
+        row_key(-2, 1, key, row[0], row[1], row[2]): row_value(row[4], row[3], row[5])
+        for key, row in rows
+    }
+    assert list(encoded) == sorted(encoded)
 
 
 def test_the_digest_is_a_sum_over_keys_and_flags() -> None:

@@ -19,7 +19,7 @@ from app.process import (
 )
 from schemas.records import Event, Side
 from state.checkpoint import Bucket, Checkpoint, Layout, Watermarks
-from tests.lane import event, settings_of
+from tests.lane import event, pushed, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,7 +43,7 @@ def running(matches_max: int = 10**9) -> Running:
 
 def push(lane: Running, side: Side, *events: Event) -> None:
     numbered = [one._replace(offset=offset) for offset, one in enumerate(events, 100)]
-    lane.inbox.push(side, numbered)
+    lane.inbox.push(side, map(pushed, numbered))
     lane.drained[side] = True
 
 

@@ -15,7 +15,7 @@ from schemas.codec import AvroCodec, Fields
 from schemas.partition import lane_of
 from schemas.records import Side
 from state.checkpoint import Checkpoint, Layout, Watermarks
-from tests.lane import event, retraction, settings_of
+from tests.lane import arrival, event, retraction, settings_of
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -49,7 +49,8 @@ CODEC = AvroCodec(([SCHEMA], [SCHEMA]), (FIELDS, FIELDS))
 def running_with(*records: tuple[Side, Record]) -> Running:
     settings = settings_of(10, 50)
     state = LaneState(Watermarks(), {}, lambda _buckets, _key: [], settings.span)
-    effects = join(state, list(records), settings, None, (True, True), 0)
+    arrivals = [arrival(*record) for record in records]
+    effects = join(state, arrivals, settings, None, (True, True), 0)
     settle(state, effects)
     layout = Layout("none", 10, 50, settings.span, "c", "l", "r")
     checkpoint = Checkpoint(

@@ -10,6 +10,7 @@ from schemas.records import Side
 from state.checkpoint import Bucket
 from state.keys import LIVE, REMEMBERED, RETRACTED, Row
 from state.window import (
+    FEW,
     WINDOW_COST,
     Rows,
     StoredRow,
@@ -17,8 +18,7 @@ from state.window import (
     cost_of,
     overlapping,
     put,
-    put_gone,
-    reflag,
+    replace,
     retire,
     rows_of,
 )
@@ -56,8 +56,8 @@ def windows_over(store: Store, *buckets: int) -> Windows:
 def add(windows: Windows, key: bytes, side: Side, new: Row) -> None:
     """What a turn does for an INSERT."""
     window = windows.table.get(key) or windows.open(key)
-    put(window.sides[side], new)
-    windows.enter(new[0] // SPAN, [window.key], cost_of(new))
+    put(window[side], new)
+    windows.enter(new[0] // SPAN, cost_of(new))
 
 
 def size_of(windows: Windows) -> int:
@@ -66,38 +66,58 @@ def size_of(windows: Windows) -> int:
     )
 
 
-def test_a_side_finds_rows_in_classes_of_length() -> None:
+def side_of(*rows: Row, crowd: int = 0) -> Rows:
+    """These rows, beside so many that overlap nothing."""
     side = Rows()
-    for at, length in enumerate([0, 1, 2, 3, 4, 7, 8, 1000]):
-        put(side, row(f"r{at}", 100, 100 + length))
+    for number in range(crowd):
+        put(side, row(f"crowd {number}", -100, -100))
+    for one in rows:
+        put(side, one)
+    return side
+
+
+def test_a_side_of_many_rows_finds_them_in_classes_of_length() -> None:
+    lengths = [0, 1, 2, 3, 4, 7, 8, 1000]
+    rows = [row(f"r{at}", 100, 100 + length) for at, length in enumerate(lengths)]
+    for crowd in (0, FEW):
+        side = side_of(*rows, crowd=crowd)
+        assert {found[2] for found in overlapping(side, 104, 106)} == {"r4", "r5", "r6", "r7"}
+        assert overlapping(side, 0, 99) == []
+        assert overlapping(side, 1101, 2000) == []
+        assert len(overlapping(side, 100, 100)) == 8
+    assert side.shelves is not None
     assert [shelf.longest for shelf in side.shelves] == [0, 1, 3, 7, 8, 1000]
-    assert {found[2] for found in overlapping(side, 104, 106)} == {"r4", "r5", "r6", "r7"}
-    assert overlapping(side, 0, 99) == []
-    assert overlapping(side, 1101, 2000) == []
-    assert len(overlapping(side, 100, 100)) == 8
 
 
-def test_a_retired_row_answers_for_its_id_and_never_matches() -> None:
-    side = Rows()
+@pytest.mark.parametrize("crowd", [0, FEW])
+def test_a_retired_row_answers_for_its_id_and_never_matches(crowd: int) -> None:
     first, second = row("a", 0, 5), row("b", 0, 5)
-    put(side, first)
-    put(side, second)
+    side = side_of(first, second, crowd=crowd)
     gone = retire(side, first, RETRACTED)
     assert gone == (5, 0, "a", 0, RETRACTED, b"")
-    assert side.ids == {"a": gone, "b": second}
+    assert side["a"] is gone
     assert overlapping(side, 0, 9) == [second]
     retire(side, second, RETRACTED)
-    assert side.shelves == []
-    assert [found[2] for found in side.gone] == ["a", "b"]
+    assert overlapping(side, 0, 9) == []
+    assert len(side) == crowd + 2
 
 
-def test_a_remembered_row_can_get_other_flags() -> None:
-    side = Rows()
-    for row_id in ("a", "b", "c"):
-        put_gone(side, row(row_id, 0, 5, REMEMBERED, b""))
-    met = reflag(side, side.ids["b"], 3)
+@pytest.mark.parametrize("crowd", [0, FEW])
+def test_a_remembered_row_can_get_other_flags(crowd: int) -> None:
+    side = side_of(*(row(row_id, 0, 5, REMEMBERED, b"") for row_id in "abc"), crowd=crowd)
+    met = replace(side, side["b"], 3, b"")
     assert met == (5, 0, "b", 0, 3, b"")
-    assert side.gone[1] is side.ids["b"] is met
+    assert side["b"] is met
+    assert replace(side, met, RETRACTED, b"")[4] == RETRACTED  # It is found again.
+
+
+@pytest.mark.parametrize("crowd", [0, FEW - 1, FEW])
+def test_an_expired_row_lingers_behind_a_new_one_of_its_id(crowd: int) -> None:
+    old, new = row("a", 0, 5), row("a", 60, 65)
+    side = side_of(old, new, crowd=crowd)
+    assert side["a"] is new
+    assert sorted(overlapping(side, 0, 99)) == [old, new]
+    assert (side.shelves is not None) == (len(side) > FEW)
 
 
 def test_a_key_is_loaded_on_its_first_touch() -> None:
@@ -110,8 +130,8 @@ def test_a_key_is_loaded_on_its_first_touch() -> None:
     assert windows.table == {b"k": window}
     assert store.asked == [(b"k", [0, 1])]
     assert {found[2] for found in rows_of(window)} == {"new", "old", "gone"}
-    assert [found[2] for found in overlapping(window.sides[Side.LEFT], 0, 99)] == ["old", "new"]
-    assert overlapping(window.sides[Side.RIGHT], 0, 99) == []
+    assert {found[2] for found in overlapping(window[Side.LEFT], 0, 99)} == {"old", "new"}
+    assert overlapping(window[Side.RIGHT], 0, 99) == []
     assert windows.size == size_of(windows)
 
 
@@ -121,8 +141,8 @@ def test_of_two_rows_of_one_id_the_newer_is_the_one_known() -> None:
         windows = windows_over(store, 0, 3)
         for start in order:
             store.add(b"k", Side.LEFT, row("a", start, start + 5))
-        side = windows.open(b"k").sides[Side.LEFT]
-        assert side.ids["a"][1] == 30
+        side = windows.open(b"k")[Side.LEFT]
+        assert side["a"][1] == 30
         assert len(overlapping(side, 0, 99)) == 2
 
 
@@ -156,7 +176,7 @@ def test_the_longest_unused_goes_first() -> None:
     assert windows.evict(one * 10) == one * 10  # All were used: the oldest go.
     assert set(windows.table) == {b"%d" % number for number in range(10, 100)}
     for number in range(10, 20):
-        windows.table[b"%d" % number].used = True
+        windows.table[b"%d" % number][Side.RIGHT].used = True
     windows.evict(one * 40)
     assert set(windows.table) == {b"%d" % number for number in (*range(10, 20), *range(60, 100))}
     assert windows.size == size_of(windows)
@@ -175,7 +195,7 @@ def test_forgotten_windows_are_loaded_again() -> None:
     windows.forget({b"k", b"new", b"never seen"})
     assert windows.table == {}
     assert windows.size == 0
-    assert set(windows.open(b"k").sides[Side.LEFT].ids) == {"a"}
+    assert set(windows.open(b"k")[Side.LEFT]) == {"a"}
 
 
 def test_of_the_whole_state_only_what_was_forgotten_is_loaded_again() -> None:
@@ -187,11 +207,11 @@ def test_of_the_whole_state_only_what_was_forgotten_is_loaded_again() -> None:
     windows.buckets = {0: SOME}
     windows.forget({b"k"})
     assert not windows.resident
-    assert windows.peek(b"unknown").sides[Side.LEFT].ids == {}
+    assert windows.peek(b"unknown")[Side.LEFT] == {}
     windows.open(b"unknown")
     assert store.asked == []
-    assert set(windows.peek(b"k").sides[Side.LEFT].ids) == {"a"}
-    assert set(windows.open(b"k").sides[Side.LEFT].ids) == {"a"}
+    assert set(windows.peek(b"k")[Side.LEFT]) == {"a"}
+    assert set(windows.open(b"k")[Side.LEFT]) == {"a"}
     assert windows.resident
 
 
@@ -201,12 +221,12 @@ def test_dropped_buckets_are_trimmed_from_memory() -> None:
         add(windows, b"k", Side.LEFT, row(f"a{start}", start, start + 4))
         add(windows, b"k", Side.RIGHT, row(f"b{start}", start, start + 1))
     add(windows, b"brief", Side.LEFT, row("a", 0, 9))
-    retire(windows.table[b"k"].sides[Side.RIGHT], row_of(windows, Side.RIGHT, "b0"), RETRACTED)
+    retire(windows.table[b"k"][Side.RIGHT], row_of(windows, Side.RIGHT, "b0"), RETRACTED)
     windows.size -= 1  # Its value.
     windows.settle([0, 1], 2 * SPAN)
     assert set(windows.table) == {b"k"}
     assert {found[2] for found in rows_of(windows.table[b"k"])} == {"a20", "b20"}
-    assert [set(side.ids) for side in windows.table[b"k"].sides] == [{"a20"}, {"b20"}]
+    assert [set(side) for side in windows.table[b"k"]] == [{"a20"}, {"b20"}]
     assert windows.size == size_of(windows)
 
 
@@ -227,15 +247,33 @@ def test_few_expired_rows_wait_for_more() -> None:
 
 
 def row_of(windows: Windows, side: Side, row_id: str) -> Row:
-    return windows.table[b"k"].sides[side].ids[row_id]
+    return windows.table[b"k"][side][row_id]
 
 
-def test_trimming_keeps_the_newer_row_of_an_id() -> None:
+@pytest.mark.parametrize("crowd", [0, FEW])
+def test_trimming_keeps_the_newer_row_of_an_id(crowd: int) -> None:
     windows = windows_over(Store())
+    for number in range(crowd):
+        add(windows, b"k", Side.LEFT, row(f"crowd {number}", 0, 1))
     add(windows, b"k", Side.LEFT, row("a", 0, 5))
     add(windows, b"k", Side.LEFT, row("a", 50, 55))
+    windows.evict(0)
     windows.settle([0], SPAN)
-    assert row_of(windows, Side.LEFT, "a")[1] == 50
+    windows.evict(0)
+    assert windows.table[b"k"][Side.LEFT] == {"a": row("a", 50, 55)}
+    assert windows.table[b"k"][Side.LEFT].shelves is None
+    assert windows.size == size_of(windows)
+
+
+def test_trimming_leaves_the_rows_of_a_large_side_in_order() -> None:
+    windows = windows_over(Store())
+    for number in range(100):
+        add(windows, b"k", Side.LEFT, row(f"{number}", number, number + number % 7))
+    windows.settle([0, 1, 2, 3, 4, 5], 6 * SPAN)
+    side = windows.table[b"k"][Side.LEFT]
+    assert side.shelves is not None
+    assert sorted(rows_of(windows.table[b"k"])) == sorted(overlapping(side, 0, 999))
+    assert min(side.values())[0] == 6 * SPAN
     assert windows.size == size_of(windows)
 
 
