@@ -38,7 +38,7 @@ demo: setup
 	$(BIN)/spanjoin demo
 
 # Kafka Streams is built through Maven. ARGS=handoff measures moves of lanes and latency instead,
-# ARGS=restore a large state.
+# ARGS=restore a large state, ARGS=curves how the cost of a record grows.
 bench: setup
 	$(BIN)/python -m bench $(ARGS)
 

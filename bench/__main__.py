@@ -1,8 +1,7 @@
 """The benchmark: systems side by side on one broker, in alternating rounds.
 
 Usage: python -m bench [--records N] [--rounds N] [--only PART ...] [--no-write]
-       python -m bench handoff --help
-       python -m bench restore --help
+       python -m bench curves|handoff|restore --help
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from app.broker import start_broker
 from bench import report, targets
+from bench.curves import part as curves
 from bench.handoff import part as handoff
 from bench.restore import part as restore
 from bench.rows import SYSTEMS
@@ -119,9 +119,8 @@ def _arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["handoff"]:
-        handoff.main(sys.argv[2:])
-    elif sys.argv[1:2] == ["restore"]:
-        restore.main(sys.argv[2:])
+    parts = {"curves": curves.main, "handoff": handoff.main, "restore": restore.main}
+    if part := parts.get(" ".join(sys.argv[1:2])):
+        part(sys.argv[2:])
     else:
         main()

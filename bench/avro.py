@@ -11,13 +11,17 @@ from schemas.varint import encode_long
 
 EVENT_SCHEMA: Final = json.loads((files("schemas") / "event.avsc").read_text())
 _HEADER: Final = MARKER + fingerprint(EVENT_SCHEMA)
-_INSERT: Final = b"\x00"
+INSERT: Final = b"\x00"
+RETRACT: Final = b"\x02"
+"""The kinds as the enum's numbers."""
 _BYTES: Final = b"\x02"
 """The branch of the payload's union that has bytes."""
 
 
-def encode_event(row_id: str, ts: int, interval: tuple[int, int], payload: bytes) -> bytes:
-    """An INSERT of the default schema as a Kafka value."""
+def encode_event(
+    row_id: str, ts: int, interval: tuple[int, int], payload: bytes, kind: bytes = INSERT
+) -> bytes:
+    """An event of the default schema as a Kafka value."""
     name = row_id.encode()
     return b"".join(
         (
@@ -27,7 +31,7 @@ def encode_event(row_id: str, ts: int, interval: tuple[int, int], payload: bytes
             encode_long(ts),
             encode_long(interval[0]),
             encode_long(interval[1]),
-            _INSERT,
+            kind,
             _BYTES,
             encode_long(len(payload)),
             payload,

@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from bench.streams import match_header
+from bench.kafka_streams import match_header
 from bench.systems import Place, Started, distinct_matches
 from bench.workload import LATENESS_MS, REACH_MS
 

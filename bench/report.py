@@ -13,9 +13,9 @@ import confluent_kafka
 
 from app.broker.interface import KAFKA_VERSION
 from bench import rows
+from bench.kafka_streams import JAVA_OPTIONS, java_version
 from bench.procfs import memory_gb, processor
 from bench.quix_streams import version as quix_version
-from bench.streams import JAVA_OPTIONS, java_version
 from bench.targets import Results, ratio
 
 if TYPE_CHECKING:

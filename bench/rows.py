@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from bench.bare import Work
 from bench.client import Client
+from bench.kafka_streams import FASTEST_GRACE_MS, KafkaStreams
 from bench.quix_streams import QuixStreams
 from bench.spanjoin import Spanjoin
-from bench.streams import FASTEST_GRACE_MS, KafkaStreams
 
 if TYPE_CHECKING:
     from bench.systems import System

@@ -15,7 +15,7 @@ from confluent_kafka import ConsumerGroupState, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from app.broker.process import free_ports
-from bench.streams import command as streams_command
+from bench.kafka_streams import command as streams_command
 from bench.systems import job_file
 from bench.workload import LATENESS_MS
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, Protocol
 
-from bench import spanjoin, streams
+from bench import kafka_streams, spanjoin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,7 +79,7 @@ class KafkaStreams:
 
     def start(self, place: Place) -> Started:
         """Start the process."""
-        return streams.KafkaStreams(1, place.lateness_ms).start(place)
+        return kafka_streams.KafkaStreams(1, place.lateness_ms).start(place)
 
     def restored(self, log: Path) -> float:
         """From the first changelog that it began to read until it was running with its tasks."""

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Final
 
 from app.broker import start_broker
 from bench import report as common
+from bench.kafka_streams import topic_sizes
 from bench.procfs import peak_mb
 from bench.restore import report
 from bench.restore.kinds import KafkaStreams, Kind, Spanjoin
 from bench.runs import wait_until_ready
-from bench.streams import topic_sizes
 from bench.systems import Place
 from bench.targets import table as targets_table
 from bench.topics import Topics

@@ -1,0 +1,132 @@
+"""Lanes without Kafka: what a worker does with a batch of polled records, but the client's part.
+
+Decoding, merging, joining, the changelog record, the store's write (RocksDB), windows: by the same
+functions as in `app.worker`, in the same order.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from app.join import JoinSettings, LaneState
+from app.process import Moment, Plan, Running, bound_windows, plan_turn, settle_turn, timestamped
+from app.run import BLOCK_CACHE_SHARE, WRITE_BUFFER_BYTES
+from bench.avro import EVENT_SCHEMA
+from schemas.codec import AvroCodec, Fields
+from state.checkpoint import Checkpoint, Layout, Watermarks, encode_turn
+from state.retention import span_of
+from state.store import LaneStore, Resources
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from bench.curves.events import Incoming, Setting
+    from schemas.codec import Message
+    from schemas.records import Side
+    from state.window import StoredRow
+
+MESSAGE_BYTES_MAX: Final = 1_000_000
+MEGABYTE: Final = 1024 * 1024
+
+
+@dataclass
+class Lanes:
+    """All lanes of one worker."""
+
+    setting: Setting
+    directory: Path
+    matches: int = 0
+    loads: int = 0
+    """Windows that were read from a store."""
+    dropped: int = 0
+    """Buckets that came to their end."""
+    running: list[Running] = field(default_factory=list)
+    _stores: list[LaneStore] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._codec = AvroCodec(([EVENT_SCHEMA], [EVENT_SCHEMA]), (Fields(), Fields()))
+        self._cache_bytes = self.setting.cache_mb * MEGABYTE
+        resources = Resources(int(self._cache_bytes * BLOCK_CACHE_SHARE), WRITE_BUFFER_BYTES)
+        self._offsets = [[0, 0] for _ in range(self.setting.lanes)]
+        for number in range(self.setting.lanes):
+            store = LaneStore.open(self.directory / f"lane-{number}", resources)
+            self._stores.append(store)
+            self.running.append(self._lane(number, store))
+
+    def _lane(self, number: int, store: LaneStore) -> Running:
+        setting = self.setting
+        lateness, longest = setting.lateness, setting.max_interval
+        span = span_of(lateness, longest)
+        layout = Layout("ms", lateness, longest, span, "changelog", "left", "right")
+        nothing = Watermarks()
+        checkpoint = Checkpoint(
+            epoch=1, sequence=0, writer="bench", owner="bench", address="", released=False,
+            left_position=0, right_position=0, watermarks=nothing, rows=0, size=0, layout=layout,
+        )  # fmt: skip
+
+        def load(buckets: Sequence[int], key: bytes) -> list[StoredRow]:
+            self.loads += 1
+            return store.window(buckets, key)
+
+        return Running(
+            lane=number,
+            checkpoint=checkpoint,
+            settings=JoinSettings(
+                lateness=lateness,
+                max_interval=longest,
+                span=span,
+                max_future=None,
+                match_bytes_max=MESSAGE_BYTES_MAX,
+                row_bytes_max=MESSAGE_BYTES_MAX,
+                match_value=self._codec.match_value,
+            ),
+            state=LaneState(nothing, {}, load, span),
+            changelog_position=0,
+            changelog_first=0,
+        )
+
+    @property
+    def rows(self) -> int:
+        """Stored rows of all lanes."""
+        return sum(running.checkpoint.rows for running in self.running)
+
+    def polled(self, incoming: Sequence[Incoming]) -> dict[tuple[Side, int], list[Message]]:
+        """The batch as the client would give it; no part of what is measured."""
+        batch: defaultdict[tuple[Side, int], list[Message]] = defaultdict(list)
+        for side, lane, key, value in incoming:
+            batch[side, lane].append((self._offsets[lane][side], key, value, None))
+            self._offsets[lane][side] += 1
+        return batch
+
+    def step(self, polled: dict[tuple[Side, int], list[Message]]) -> None:
+        """One turn of all lanes."""
+        for (side, lane), messages in polled.items():
+            self.running[lane].inbox.push(side, self._codec.decode_batch(side, messages))
+        moment = Moment(
+            now=None, writer="bench", owner="bench", address="", limit=self.setting.turn, max_skew=0
+        )
+        for running in self.running:
+            plan = plan_turn(running, moment, (True, True))
+            if plan is not None:
+                self._commit(running, plan)
+        bound_windows(self.running, self._cache_bytes)
+
+    def _commit(self, running: Running, plan: Plan) -> None:
+        first = running.changelog_position
+        written = encode_turn(plan.checkpoint, plan.rows, plan.buckets, MESSAGE_BYTES_MAX)
+        position = first + len(list(written))
+        if plan.effects is not None:
+            matches = timestamped(plan.effects.matches, 1, plan.checkpoint.watermarks.left or 1)
+            self.matches += len(matches)
+            self.dropped += len(plan.effects.dropped)
+        store = self._stores[running.lane]
+        store.apply(plan.rows, plan.buckets, plan.checkpoint, position)
+        settle_turn(running, plan, first, position)
+
+    def close(self) -> None:
+        """Close the stores."""
+        for store in self._stores:
+            store.close()
