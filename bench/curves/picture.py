@@ -115,6 +115,13 @@ def _between(low: float, high: float, share: float, factors: bool) -> float:  # 
     return low + share * (high - low)
 
 
+def _round_above(value: float) -> float:
+    """The next number of which every step is a round one."""
+    unit = 10 ** math.floor(math.log10(value))
+    steps = (1, 1.2, 1.6, 2, 4, 6, 8, 10)
+    return next(step * unit for step in steps if step * unit >= value)
+
+
 def _text(x: float, y: float, text: str, anchor: str, colour: str = INK, size: int = 11) -> str:
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}" '
