@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from itertools import repeat
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from app.join import JoinSettings, LaneState
 from app.process import Moment, Plan, Running, bound_windows, plan_turn, settle_turn, timestamped
@@ -24,12 +25,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bench.curves.events import Incoming, Setting
-    from schemas.codec import Message
     from schemas.records import Side
     from state.window import StoredRow
 
 MESSAGE_BYTES_MAX: Final = 1_000_000
 MEGABYTE: Final = 1024 * 1024
+
+
+class Batch(NamedTuple):
+    """What was polled of one side of a lane."""
+
+    offsets: list[int]
+    keys: list[bytes]
+    values: list[bytes]
 
 
 @dataclass
@@ -93,18 +101,23 @@ class Lanes:
         """Stored rows of all lanes."""
         return sum(running.checkpoint.rows for running in self.running)
 
-    def polled(self, incoming: Sequence[Incoming]) -> dict[tuple[Side, int], list[Message]]:
-        """The batch as the client would give it; no part of what is measured."""
-        batch: defaultdict[tuple[Side, int], list[Message]] = defaultdict(list)
+    def polled(self, incoming: Sequence[Incoming]) -> dict[tuple[Side, int], Batch]:
+        """The records as the client would give them; no part of what is measured."""
+        batches: defaultdict[tuple[Side, int], Batch] = defaultdict(lambda: Batch([], [], []))
         for side, lane, key, value in incoming:
-            batch[side, lane].append((self._offsets[lane][side], key, value, None))
+            batch = batches[side, lane]
+            batch.offsets.append(self._offsets[lane][side])
+            batch.keys.append(key)
+            batch.values.append(value)
             self._offsets[lane][side] += 1
-        return batch
+        return batches
 
-    def step(self, polled: dict[tuple[Side, int], list[Message]]) -> None:
+    def step(self, polled: dict[tuple[Side, int], Batch]) -> None:
         """One turn of all lanes."""
-        for (side, lane), messages in polled.items():
-            self.running[lane].inbox.push(side, self._codec.decode_batch(side, messages))
+        for (side, lane), batch in polled.items():
+            parts = self._codec.decode_batch(side, batch.values)
+            records = zip(batch.offsets, batch.keys, parts, repeat(None), strict=False)
+            self.running[lane].inbox.push(side, records)
         moment = Moment(
             now=None, writer="bench", owner="bench", address="", limit=self.setting.turn, max_skew=0
         )

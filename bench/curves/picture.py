@@ -117,8 +117,8 @@ def _between(low: float, high: float, share: float, factors: bool) -> float:  # 
 
 def _round_above(value: float) -> float:
     """The next number of which every step is a round one."""
-    unit = 10 ** math.floor(math.log10(value))
-    steps = (1, 1.2, 1.6, 2, 4, 6, 8, 10)
+    unit = 10.0 ** math.floor(math.log10(value))
+    steps = (1.0, 1.2, 1.6, 2.0, 4.0, 6.0, 8.0, 10.0)
     return next(step * unit for step in steps if step * unit >= value)
 
 
