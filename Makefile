@@ -23,8 +23,9 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# In two processes, each with a broker of its own: a test mostly waits for one. PROCESSES=0 is one.
 test: setup
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n $(or $(PROCESSES),2) --dist loadgroup $(ARGS)
 
 # Many schedules of failures against a simulated Kafka: SEEDS=20000. One of them with its trace: SEED=17.
 simulate: setup

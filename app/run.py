@@ -23,7 +23,15 @@ import structlog
 
 from app import health
 from app.endings import ENDINGS, ending
-from app.errors import EXIT_CRASH, EXIT_DONE, EXIT_RESTART, SpanjoinError, Unreachable, UsageError
+from app.errors import (
+    EXIT_CRASH,
+    EXIT_DONE,
+    EXIT_RESTART,
+    Fenced,
+    SpanjoinError,
+    Unreachable,
+    UsageError,
+)
 from app.figures import unready
 from app.formats import make_codec
 from app.housekeeping import Housekeeping
@@ -47,6 +55,8 @@ if TYPE_CHECKING:
 
 STUCK_AFTER_S: Final = 45.0
 """A round of the loop that takes longer is taken for a hang in the client."""
+SLOW_AFTER_S: Final = 15.0
+"""One that takes longer waits for a broker: a call of a transaction may take 8 s."""
 STOP_WITHIN_S: Final = 8.0
 CLOSE_WITHIN_S: Final = 3.0
 HELPER_THREADS: Final = 8
@@ -100,13 +110,15 @@ class Process:
             raise NotAnswered(f"not ready: {self.waiting_for}")
         return self.questions.ask(key, linearizable=linearizable, lane=lane)
 
-    def _live(self) -> str | None:
+    def _live(self, still_s_max: float = STUCK_AFTER_S) -> str | None:
         still_s = time.monotonic() - self.beat
-        return f"the loop stands still for {still_s:.0f} s" if still_s > STUCK_AFTER_S else None
+        return f"the loop stands still for {still_s:.0f} s" if still_s > still_s_max else None
 
     def _ready(self) -> str | None:
         if self.waiting_for is not None:
             return self.waiting_for
+        if (still := self._live(SLOW_AFTER_S)) is not None:
+            return still
         if self.housekeeping is not None and self.housekeeping.away is not None:
             return f"the broker does not answer: {self.housekeeping.away}"
         return unready(dict(self.worker.lanes)) if self.worker is not None else "starting"
@@ -165,6 +177,10 @@ def _work(
                 worker.step()
             except ENDINGS as error:
                 raise ending(error, config) from error
+            except Fenced:
+                if process.stopping.is_set():
+                    break  # The stop has cut off a question to the broker.
+                raise
             process.housekeeping.step()
             if process.waiting_for is not None and worker.joined:
                 process.waiting_for = None
@@ -236,6 +252,10 @@ def _connect(
             except Unreachable as away:
                 _log.warning("waiting for the broker", reason=away.line)
                 contacting = threads.submit(contact)
+            except Fenced:
+                if process.stopping.is_set():
+                    return None
+                raise
     return None
 
 

@@ -95,6 +95,10 @@ class Harness:
         settings = {"retention.ms": "-1", **(config or {})}
         new = NewTopic(topic, partitions, 1, config=settings)
         self.cluster.admin.create_topics([new])[topic].result(30)
+        # It is acknowledged before the broker knows it.
+        eventually(
+            lambda: len(self.cluster.partitions(topic)) == partitions, 30, lambda: f"no {topic}"
+        )
 
     def topic_config(self, topic: str) -> dict[str, str]:
         """The configuration that is in force for a topic."""

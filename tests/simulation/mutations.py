@@ -69,6 +69,21 @@ LATE_ENDS: Final[Mapping[str, Any]] = {
     "trouble_s": 10.0,
     "faults": ("crash", "bump", "expel", "expel"),
 }
+MOVES: Final[Mapping[str, Any]] = {
+    "faults": ("bump", "expel", "stop"),
+    "fault_every_s": 0.8,
+    "trouble_s": 10.0,
+    "lanes": 2,
+    "workers": 2,
+    "events": 22,
+    "max_records": 1,
+}
+FULL_DISKS: Final[Mapping[str, Any]] = {
+    "faults": ("full", "stop", "stop"),
+    "fault_every_s": 0.8,
+    "trouble_s": 8.0,
+    "workers": 2,
+}
 
 
 def asleep(moment: str, **more: Any) -> Mapping[str, Any]:
@@ -245,6 +260,7 @@ MUTATIONS: Final = (
                 "if number in lane.buckets else 0) for number, entry in directory.items()},",
             ),
         ),
+        options={"edges": True},
     ),
     Mutation(
         "a watermark may fall",
@@ -279,6 +295,7 @@ MUTATIONS: Final = (
     Mutation(
         "a pause is not lifted when a lane goes",
         (Edit(Inputs.stop, "self._consumers[Side.RIGHT].resume(right)", "pass"),),
+        options=MOVES,
     ),
     Mutation(
         "a linearizable answer is given without a proof",
@@ -298,6 +315,7 @@ MUTATIONS: Final = (
     Mutation(
         "lanes are released although a store could not be written",
         (Edit(Worker.close, "self.running.clear()", "pass"),),
+        options=FULL_DISKS,
     ),
     Mutation(
         "an answer holds whatever memory holds",

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 KILLS = 8
+SPARE = 8
+"""Writes that a child may be ahead of the one that kills it: all of them must not be enough."""
 TURNS = 400
 LIVE_BUCKETS = 6
 RECORD_BYTES_MAX = 2_000
@@ -56,7 +58,7 @@ WRITER = """
     from tests.unit.test_store_killed import open_small
 
     replay = Replay(open_small(Path(sys.argv[1])))
-    told = replay.position
+    told, left = replay.position, int(sys.argv[3])
     print("begin", flush=True)
     for offset, line in enumerate(Path(sys.argv[2]).read_text().split()):
         record = decode_turn(bytes.fromhex(line))
@@ -65,6 +67,9 @@ WRITER = """
             replay.flush()
             told = replay.position
             print(told, flush=True)
+            left -= 1
+            if not left:
+                sys.stdin.read()  # Whoever was to kill us is late.
     replay.flush()
     print(replay.position, flush=True)
 """
@@ -82,7 +87,7 @@ def test_killed_while_writing(tmp_path: Path) -> None:
 
     chance, reached = random.Random(2), set()
     for _ in range(KILLS):
-        writes, delay_s = chance.randrange(20, 50), chance.random() * 0.003
+        writes, delay_s = chance.randrange(10, 28), chance.random() * 0.003
         told = write_and_kill(directory, changelog, writes, delay_s)
         store = open_small(directory)
         assert told <= store.position < len(values)
@@ -98,8 +103,9 @@ def test_killed_while_writing(tmp_path: Path) -> None:
 def write_and_kill(directory: Path, changelog: Path, writes: int, delay_s: float) -> int:
     """Let a child write so many times, then kill it; returns the last position it told."""
     with subprocess.Popen(
-        [sys.executable, "-c", dedent(WRITER), str(directory), str(changelog)],
+        [sys.executable, "-c", dedent(WRITER), str(directory), str(changelog), str(writes + SPARE)],
         cwd=ROOT,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     ) as child:
