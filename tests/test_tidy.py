@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import app.steps
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -144,6 +146,24 @@ def test_a_pure_module_reads_no_clock_and_no_environment(module: str) -> None:
     assert attributes & {"today", "utcnow", "environ", "getenv"} == set()
     assert called & {"open", "print", "input"} == set()
     assert "datetime.now" not in path.read_text(encoding="utf-8")
+
+
+def test_every_test_that_a_document_names_is_there() -> None:
+    known = {one.name for path in python_files("tests") for one in functions(path)}
+    steps = set(app.steps.STEPS)
+    missing = []
+    for path in (ROOT / "ARCHITECTURE.md", ROOT / "README.md"):
+        for name, step in re.findall(r"`(test_\w+)(?:\[([\w.]+) \.\.\.\])?`", path.read_text()):
+            if name not in known and not (ROOT / "tests" / "kafka" / f"{name}.py").exists():
+                missing.append(f"{path.name}: {name}")
+            if step and step not in steps:
+                missing.append(f"{path.name}: step {step}")
+        missing += [
+            f"{path.name}: {name}"
+            for name in re.findall(r"`(tests/[\w/.]+)`", path.read_text())
+            if not (ROOT / name).exists()
+        ]
+    assert missing == []
 
 
 def test_no_file_names_a_machine_or_an_address() -> None:

@@ -42,7 +42,7 @@ def ask(worker: Worker, key: str, consistency: str = "linearizable") -> Said:
         connection.request("GET", f"/matches?key={key}&consistency={consistency}")
         response = connection.getresponse()
         return Said(response.status, response.read().decode())
-    except OSError as error:
+    except (OSError, http.client.HTTPException) as error:
         return Said(0, str(error))
     finally:
         connection.close()

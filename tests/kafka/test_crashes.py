@@ -13,15 +13,21 @@ import time
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from confluent_kafka import Producer
 
 from app.steps import KINDS, PROVING, STEPS, WRITING
+from tests.kafka.asking import Asked
 from tests.kafka.streams import random_stream
-from tests.kafka.victims import REACHED_WITHIN_S, Trickle, finish, victim
+from tests.kafka.victims import REACHED_WITHIN_S, Trickle, finish, halted, victim, writers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.kafka.harness import Harness
+    from tests.kafka.workers import Worker
 
 LANES: Final = 4
+AT_ONCE: Final = {"SPANJOIN_STATE__STALE_COPIES": "0"}
 SHORT_TRANSACTIONS: Final = '[kafka.producer]\n"transaction.timeout.ms" = 3000\n'
 ASLEEP_S: Final = 4.5
 """Longer than the session (2 s) and the transaction (3 s)."""
@@ -30,8 +36,13 @@ TURN = [f"turn.{step}" for step in WRITING]
 CLAIM = [f"claim.{step}" for step in WRITING]
 RELEASE = [f"release.{step}" for step in WRITING]
 TAKEOVER = ["assigned", "restore", "fence", "fenced", "install", "running"]
-ELSEWHERE = ["lost", "wipe", "renewed", "stale copy removed", "truncated", "revoked"]
-"""Steps that need more than a worker that comes: each is a test of its own."""
+PROOF = list(PROVING)
+LEAVING = ["revoked", "stale copy removed"]
+"""Of a lane that goes: a second worker that comes takes it away."""
+IDLE = ["truncated"]
+"""Reached by any worker that runs for a while."""
+SPOILED = ["lost", "wipe", "renewed"]
+"""Something must have gone wrong before: each is brought about by its own means."""
 
 
 def _named(steps: list[str]) -> str:
@@ -39,7 +50,8 @@ def _named(steps: list[str]) -> str:
 
 
 def test_every_step_is_crashed_at_somewhere() -> None:
-    assert sorted(STEPS) == sorted([*TURN, *CLAIM, *RELEASE, *TAKEOVER, *PROVING, *ELSEWHERE])
+    steps = [*TURN, *CLAIM, *RELEASE, *TAKEOVER, *PROOF, *LEAVING, *IDLE, *SPOILED]
+    assert sorted(STEPS) == sorted(steps)
     assert len(KINDS) == 3
 
 
@@ -67,6 +79,51 @@ def test_a_crash_at_each_step(kafka: Harness, steps: list[str]) -> None:
         trickle.until(worker, worker if step in RELEASE else None)
         assert worker.process.returncode == -signal.SIGKILL, worker.tail()
     finish(kafka, trickle, stream)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_crash_at_each_of_the_rarer_steps(kafka: Harness) -> None:
+    kafka.create_topics(LANES)
+    config = kafka.write_config(text=f"{SHORT_TRANSACTIONS}[turn]\nmax_records = 50\n")
+    stream = random_stream(77, 60_000, keys=300, lanes=LANES, step=0.02)
+    trickle = Trickle(kafka, stream)
+    healthy = kafka.start(config)
+    kafka.await_running(healthy)
+
+    def crash(step: str, bring_about: Callable[[Worker], object]) -> None:
+        worker = victim(kafka, config, "KILL", step, environ=AT_ONCE)
+        kafka.await_(lambda: halted(worker) or bool(worker.running()), 60, worker.tail)
+        bring_about(worker)
+        trickle.until(worker)
+        assert worker.process.returncode == -signal.SIGKILL, worker.tail()
+
+    def fence(worker: Worker) -> None:
+        (lane, *_) = worker.running()
+        name = writers(kafka)[lane][-1][1]
+        servers = {"bootstrap.servers": kafka.bootstrap_servers}
+        Producer({**servers, "transactional.id": name}).init_transactions(30)
+
+    for step in PROOF:
+        crash(step, lambda worker: [Asked(worker, f"key-{number}") for number in range(20)])
+    for step in LEAVING:
+        crash(step, lambda _: kafka.start(config))
+        assert kafka.workers[-1].terminate() == 0
+    for lane in range(LANES):
+        store = kafka.directory / "victim" / f"lane-{lane}"
+        store.mkdir(exist_ok=True)
+        (store / "CURRENT").write_text("nonsense")
+    crash("wipe", str)
+    crash("lost", asleep)
+    crash("renewed", fence)
+    crash("truncated", str)
+    finish(kafka, trickle, stream)
+
+
+def asleep(worker: Worker) -> None:
+    worker.pause()
+    time.sleep(ASLEEP_S)
+    worker.resume()
 
 
 @pytest.mark.timeout(300)

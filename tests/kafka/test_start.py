@@ -148,6 +148,7 @@ def test_probes_figures_and_status_of_a_worker(kafka: Harness) -> None:
     }  # fmt: skip
     assert {name: figures[f"spanjoin_{name}_total"] for name in expected} == expected
     assert figures["spanjoin_turn_seconds_count"] > 0
+    assert figures["spanjoin_lane_epoch"] == 2, "the sum of both lanes"
     assert any("watermark" in name for name in figures), figures
     assert any("lag" in name for name in figures), figures
 

@@ -59,7 +59,7 @@ def get(port: int, path: str) -> tuple[int, str]:
         connection.request("GET", path)
         answer = connection.getresponse()
         return answer.status, answer.read().decode()
-    except OSError as error:
+    except (OSError, http.client.HTTPException) as error:
         return 0, str(error)
     finally:
         connection.close()
