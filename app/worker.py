@@ -116,7 +116,7 @@ class Worker:
             resources=self.resources,
             layout=self.layout,
             topics=(self.config.left.topic, self.config.right.topic),
-            writer=lambda: self.transactions.writer,
+            own=self.producers.own,
             observe=self._observe,
             accept_bounds=self.accept_bounds,
         )
@@ -214,6 +214,7 @@ class Worker:
         Its first transaction hangs for good (in sending the offsets), long after the brokers came
         back. One that is in a transaction meanwhile finds out by itself.
         """
+        self.producers.forget_next()
         if self.transactions.ready:
             self._renew = "no broker could be reached"
 

@@ -69,8 +69,8 @@ class Survey:
     """Where the committed replay stopped: the offset of a partition EOF."""
     suspect: str | None
     """The writer of the last checkpoint, unless it released the lane itself."""
-    writer: str
-    """The live producer's own id, which is never fenced."""
+    own: frozenset[str]
+    """Never fenced: the live producer's id, and earlier ones that have nothing open."""
 
 
 def establish(authority: Authority, survey: Survey) -> Fenced | None:
@@ -106,4 +106,4 @@ def _suspects(authority: Authority, survey: Survey) -> frozenset[str] | None:
         suspects = {stamp.writer for stamp in stamps}
         if survey.suspect is not None:
             suspects.add(survey.suspect)
-        return frozenset(suspects - {survey.writer})
+        return frozenset(suspects) - survey.own

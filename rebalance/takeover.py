@@ -75,8 +75,8 @@ class Takeovers:
     resources: Resources
     layout: Layout
     topics: tuple[str, str]
-    writer: Callable[[], str]
-    """The live producer's transactional id."""
+    own: Callable[[], frozenset[str]]
+    """Transactional ids of this worker that are never to be fenced."""
     observe: Observer
     accept_bounds: bool = False
     _reading: set[int] = field(default_factory=set)
@@ -205,7 +205,7 @@ class Takeovers:
         """Replayed to the last stable offset: let a helper thread end what others left open."""
         checkpoint = lane.checkpoint
         suspect = None if checkpoint is None or checkpoint.released else checkpoint.writer
-        survey = Survey(lane.number, lane.end_seen, suspect, self.writer())
+        survey = Survey(lane.number, lane.end_seen, suspect, self.own())
         lane.fencing = self.threads.submit(establish, self.authority, survey)
         lane.surveyed = lane.end_seen
         lane.signal(Signal.CAUGHT_UP)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -20,34 +21,54 @@ if TYPE_CHECKING:
 _log: Final = structlog.get_logger()
 
 
+ENDED_MAX: Final = 100
+"""Names remembered of this worker's earlier producers; one that is not is fenced like another's."""
+
+
 @dataclass(slots=True)
 class Producers:
-    """Sees to it that `transactions` has a live producer, without making the loop wait."""
+    """Sees to it that `transactions` has a live producer, without making the loop wait.
+
+    The next one is made in advance: a lane that has to be claimed anew need not wait for it.
+    """
 
     transactions: Transactions
     authority: Authority
     threads: Executor
-    _preparing: Future[Prepared] | None = None
+    _next: Future[Prepared] | None = None
+    _ended: deque[str] = field(default_factory=lambda: deque(maxlen=ENDED_MAX))
 
     def ready(self) -> bool:
         """Whether there is a live producer; if not, one is being made."""
-        if self.transactions.ready:
-            return True
-        if self._preparing is None:
-            self._preparing = self.threads.submit(self.transactions.prepare)
-        if self._preparing.done():
-            preparing, self._preparing = self._preparing, None
+        if self._next is None:
+            self._next = self.threads.submit(self.transactions.prepare)
+        if not self.transactions.ready and self._next.done():
+            prepared, self._next = self._next, None
             try:
-                self.transactions.install(*preparing.result())
+                self.transactions.install(*prepared.result())
             except Retry as retry:
                 _log.warning("waiting for the broker", what="a producer", reason=str(retry))
         return self.transactions.ready
 
+    def own(self) -> frozenset[str]:
+        """Names that a takeover need not fence: the live one, and those with nothing open.
+
+        Once an abort was acknowledged nothing is open under a name that is not used again. What
+        may still be on its way (an EndTxn that was sent twice) finds nothing to end.
+        """
+        return frozenset((self.transactions.writer, *self._ended))
+
     def retire(self) -> None:
-        """Stop using the live producer after an outcome that nobody acknowledged."""
-        writer, producer = self.transactions.retire()
-        if producer is not None:
-            self.threads.submit(self._end, writer, producer)
+        """Stop using the live producer: its last transaction failed."""
+        retired = self.transactions.retire()
+        if retired.producer is not None:
+            if retired.aborted:
+                self._ended.append(retired.writer)
+            self.threads.submit(self._end, retired.writer, retired.producer)
+
+    def forget_next(self) -> None:
+        """No broker can be reached: a producer that was idle through that is of no use."""
+        self._next = None
 
     def _end(self, writer: str, producer: Producer) -> None:
         """Let the old producer go, then end what it may have open.

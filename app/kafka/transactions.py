@@ -42,6 +42,16 @@ _REJECT_BYTES_SPARE: Final = 1_024
 
 Prepared = tuple[str, Producer]
 """A new producer and its transactional id."""
+
+
+class Retired(NamedTuple):
+    """A producer that is not used any more, and whether the broker has confirmed its last abort."""
+
+    writer: str
+    producer: Producer | None
+    aborted: bool
+
+
 Headers = list[tuple[str, str | bytes | None]]
 
 _log: Final = structlog.get_logger()
@@ -130,6 +140,7 @@ class Transactions:
         self._topics = topics
         self._limits = limits
         self._producer: Producer | None = None
+        self._aborted = False
         self.writer = ""
         """Transactional id of the live producer; empty while there is none."""
 
@@ -149,11 +160,11 @@ class Transactions:
 
     def install(self, writer: str, producer: Producer) -> None:
         """Take a prepared producer into use."""
-        self.writer, self._producer = writer, producer
+        self.writer, self._producer, self._aborted = writer, producer, False
 
-    def retire(self) -> tuple[str, Producer | None]:
+    def retire(self) -> Retired:
         """Stop using the live producer; returns it, for a thread that may wait for its end."""
-        retired = (self.writer, self._producer)
+        retired = Retired(self.writer, self._producer, self._aborted)
         self.writer, self._producer = "", None
         return retired
 
@@ -182,13 +193,13 @@ class Transactions:
             written = self._changelog(producer, writes)
             self._reached(f"{kind}.logged")
             offsets = [offset for write in writes for offset in self._offsets(write)]
-            member = _membership(producer, metadata)
+            member = self._membership(producer, metadata)
             producer.send_offsets_to_transaction(offsets, member, CALL_TIMEOUT_S)
             self._reached(f"{kind}.offsets")
             producer.commit_transaction(CALL_TIMEOUT_S)
         except KafkaException as error:
             if error_of(error).txn_requires_abort():
-                _abort(producer)
+                self._abort(producer)
             raise in_transaction(error) from error
         except BufferError as error:
             raise Renew(str(error)) from error
@@ -198,6 +209,23 @@ class Transactions:
             raise Renew(f"fenced while records were on their way: {error}") from error
         self._reached(f"{kind}.committed")
         return written
+
+    def _membership(self, producer: Producer, metadata: Callable[[], bytes]) -> bytes:
+        """The group metadata of this moment; raises Renew when we are no member."""
+        try:
+            return metadata()
+        except Renew:
+            self._abort(producer)
+            raise
+
+    def _abort(self, producer: Producer) -> None:
+        """Spare the fence an open transaction: ending one takes it half a second.
+
+        Only where the broker has just answered; what comes of it makes no difference to the answer.
+        """
+        with contextlib.suppress(KafkaException):
+            producer.abort_transaction(CALL_TIMEOUT_S)
+            self._aborted = True
 
     def _outputs(self, producer: Producer, writes: Sequence[LaneWrite]) -> None:
         """Matches and rejects; when it returns the broker has them."""
@@ -297,24 +325,6 @@ def _collect(offsets: list[int]) -> Callable[[KafkaError | None, Message], None]
             offsets.append(offset)
 
     return delivered
-
-
-def _membership(producer: Producer, metadata: Callable[[], bytes]) -> bytes:
-    """The group metadata of this moment; raises Renew when we are no member."""
-    try:
-        return metadata()
-    except Renew:
-        _abort(producer)
-        raise
-
-
-def _abort(producer: Producer) -> None:
-    """Spare the fence an open transaction: ending one takes it half a second.
-
-    Only where the broker has just answered; what comes of it makes no difference.
-    """
-    with contextlib.suppress(KafkaException):
-        producer.abort_transaction(CALL_TIMEOUT_S)
 
 
 def _flush(producer: Producer) -> None:

@@ -133,7 +133,7 @@ MUTATIONS: Final = (
     Mutation(
         "restore ends at the last stable offset, and nobody is fenced",
         (
-            Edit(rebalance.fence._suspects, "frozenset(suspects - {survey.writer})", "frozenset()"),
+            Edit(rebalance.fence._suspects, "frozenset(suspects) - survey.own", "frozenset()"),
             Edit(
                 rebalance.fence.establish,
                 BOUND,
