@@ -26,7 +26,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, Resou
 
 from app.errors import Fenced, Retry
 from app.kafka.changelog import read_tail
-from app.kafka.clients import quiet
+from app.kafka.clients import with_defaults
 from app.kafka.failures import error_of, of_request
 from app.kafka.transactions import Limits
 from rebalance.lanes import Extent
@@ -74,13 +74,13 @@ class Authority:
         self._stopping = stopping
         # Futures of a client that is garbage-collected fail: this handle lives as long as we do.
         self._admin = AdminClient(
-            {"client.id": f"{client_id}-admin", **quiet(config.admin_properties())}
+            {"client.id": f"{client_id}-admin", **with_defaults(config.admin_properties())}
         )
         # A consumer that never joins. The admin client asks for a group's offsets, too, but once
         # such a request has timed out in an outage it never gets an answer again, or aborts.
         self._offsets = Consumer(
             {
-                **quiet(config.consumer_properties()),
+                **with_defaults(config.consumer_properties()),
                 "client.id": f"{client_id}-offsets",
                 "group.id": config.name,
                 "enable.auto.commit": False,
@@ -301,7 +301,7 @@ class Authority:
             {
                 "client.id": f"{self._client_id}-fence",
                 "retry.backoff.ms": 1,
-                **quiet(self._config.producer_properties()),
+                **with_defaults(self._config.producer_properties()),
                 "transactional.id": writer,
             }
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from app.errors import Retry
-from app.kafka.clients import quiet
+from app.kafka.clients import with_defaults
 from app.kafka.failures import of_consumer
 from app.kafka.transactions import HEADER_KIND, HEADER_WRITER
 from rebalance.fence import Stamp
@@ -46,7 +46,7 @@ class RestoreReader:
     def __init__(self, config: Config, client_id: str) -> None:
         self._topic = config.changelog_topic
         self._consumer = Consumer(
-            quiet(_properties(config, f"{client_id}-restore", "read_committed"))
+            with_defaults(_properties(config, f"{client_id}-restore", "read_committed"))
         )
         self._lanes: set[int] = set()
 
@@ -91,7 +91,7 @@ def read_tail(config: Config, client_id: str, lane: int, start: int, end: int) -
 
     Raises Retry where the end was not reached in time.
     """
-    consumer = Consumer(quiet(_properties(config, f"{client_id}-tail", "read_uncommitted")))
+    consumer = Consumer(with_defaults(_properties(config, f"{client_id}-tail", "read_uncommitted")))
     stamps: list[Stamp] = []
     deadline = time.monotonic() + _TAIL_TIMEOUT_S
     try:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Consumer, Producer
 
-from app.kafka.clients import quiet
+from app.kafka.clients import with_defaults
 from app.kafka.cluster import made
 from app.kafka.inputs import consumer_properties
 from app.kafka.transactions import Limits, producer_properties
@@ -32,4 +32,6 @@ def check_properties(config: Config) -> None:
 
 
 def _offline(properties: dict[str, str | int | bool]) -> dict[str, Any]:
-    return {name: value for name, value in quiet(properties).items() if name not in _ADDRESSES}
+    return {
+        name: value for name, value in with_defaults(properties).items() if name not in _ADDRESSES
+    }

@@ -1,4 +1,4 @@
-"""How every client of the vendor's is made to speak: through our log, not on standard error."""
+"""What every client of the vendor's has in common: its defaults, and through what it speaks."""
 
 from __future__ import annotations
 
@@ -22,11 +22,15 @@ _log: Final = structlog.get_logger()
 _complained: Final[dict[int, float]] = {}
 
 
-def quiet(properties: Mapping[str, Property]) -> dict[str, Any]:
-    """Properties of a client that does not write to standard error, unless asked to debug."""
-    if "debug" in properties:
-        return dict(properties)
-    return {"log_level": _QUIET, **properties}
+def with_defaults(properties: Mapping[str, Property]) -> dict[str, Any]:
+    """Properties of any client. It does not write to standard error, unless it is to debug.
+
+    A client that has lost every connection, be it that the broker closes them after ten idle
+    minutes, would by default forget all brokers and bootstrap anew. An idle producer then hangs:
+    its next transaction waits for a broker that is forgotten, 26 s as was seen, and fails.
+    """
+    loudness = {} if "debug" in properties else {"log_level": _QUIET}
+    return {"metadata.recovery.strategy": "none", **loudness, **properties}
 
 
 def report(error: KafkaError) -> None:

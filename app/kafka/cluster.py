@@ -27,7 +27,7 @@ from confluent_kafka.admin import (
 )
 
 from app.errors import Crash, Unreachable, UsageError
-from app.kafka.clients import quiet
+from app.kafka.clients import with_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -110,7 +110,9 @@ class Cluster:
         self._wait_seconds = wait_seconds
         self._last_error: KafkaError | None = None
         # Futures of a client that is garbage-collected fail: the handle lives as long as we do.
-        self._admin = made(AdminClient, quiet(config.admin_properties()) | {"error_cb": self._note})
+        self._admin = made(
+            AdminClient, with_defaults(config.admin_properties()) | {"error_cb": self._note}
+        )
         self._await_broker()
 
     def _await_broker(self) -> None:

@@ -15,7 +15,7 @@ import structlog
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, Message, TopicPartition
 
 from app.errors import Renew, UsageError
-from app.kafka.clients import quiet, report
+from app.kafka.clients import report, with_defaults
 from app.kafka.failures import of_consumer
 from app.kafka.membership import read_membership
 from schemas.records import Side
@@ -119,8 +119,10 @@ class Inputs:
         self._moves = moves
         properties = consumer_properties(config, client_id)
         self._consumers = (
-            Consumer({**quiet(properties), "error_cb": self._on_trouble}),
-            Consumer({**quiet(properties), "client.id": f"{client_id}-right", "error_cb": report}),
+            Consumer({**with_defaults(properties), "error_cb": self._on_trouble}),
+            Consumer(
+                {**with_defaults(properties), "client.id": f"{client_id}-right", "error_cb": report}
+            ),
         )
         self._failure: BaseException | None = None
         self._following: set[int] = set()

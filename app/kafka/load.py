@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from app.errors import Crash, Unreachable
-from app.kafka.clients import quiet
+from app.kafka.clients import with_defaults
 from app.kafka.cluster import WAIT_SECONDS
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Loader:
                 "linger.ms": 20,
                 "compression.type": "lz4",
                 "message.max.bytes": max(record_bytes_max, 1_000_000),
-                **quiet(config.producer_properties()),
+                **with_defaults(config.producer_properties()),
                 **_FIXED,
             }
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from app.errors import Crash
-from app.kafka.clients import quiet
+from app.kafka.clients import with_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -49,7 +49,7 @@ class Scanner:
         self._consumer = Consumer(
             {
                 "fetch.queue.backoff.ms": 5,
-                **quiet(config.consumer_properties()),
+                **with_defaults(config.consumer_properties()),
                 # Only a name here: nothing is subscribed to and nothing is committed.
                 "group.id": config.name,
                 **_FIXED,

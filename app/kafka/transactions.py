@@ -23,7 +23,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from app.errors import Renew
-from app.kafka.clients import quiet, report
+from app.kafka.clients import report, with_defaults
 from app.kafka.failures import error_of, in_transaction, of_request
 from app.steps import Reached, nobody
 
@@ -150,7 +150,7 @@ class Transactions:
         Raises Retry where no coordinator answered in time.
         """
         writer = f"{self._name}-{uuid.uuid4()}"
-        properties = {**quiet(self._properties), "transactional.id": writer}
+        properties = {**with_defaults(self._properties), "transactional.id": writer}
         producer = Producer({**properties, "error_cb": report})
         try:
             producer.init_transactions(CALL_TIMEOUT_S)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tests.kafka.workers import Worker
 
 STOPPED_WITHIN_S: Final = 10
+IDLE_MS: Final = 12_000
 RESTARTED: Final = 75
 MINUTES_S: Final = 180
 ON_THE_WAY: Final = {"assigned", "restoring", "fencing", "installing", "running"}
@@ -141,3 +142,28 @@ def test_a_broker_that_is_away_for_minutes_is_waited_for(
     stream.check_rejects(kafka.read(kafka.job.rejects))
     for worker in workers:
         stop(worker)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(180)
+def test_a_job_goes_on_at_once_after_its_connections_were_idle(tmp_path: Path) -> None:
+    """A broker closes what is idle for ten minutes; this one is quicker.
+
+    But slower than clients count a connection as a failed one, after which they wait for longer.
+    """
+    environ = {name: value for name, value in os.environ.items() if name != ENVIRONMENT_NAME}
+    with start_broker({"connections.max.idle.ms": str(IDLE_MS)}, environ=environ) as broker:
+        kafka = Harness(broker.bootstrap_servers, tmp_path)
+        try:
+            kafka.create_topics(2)
+            worker = kafka.start(kafka.write_config())
+            kafka.await_running(worker)
+            time.sleep(2.5 * IDLE_MS / 1000)
+            stream = random_stream(44, 300, keys=40, lanes=2, step=0.02)
+            stream.send(kafka, kafka.job)
+            # Less than any time-out of a client.
+            kafka.settle(5)
+            stream.check_log(kafka.read(kafka.job.output))
+            stop(worker)
+        finally:
+            kafka.close()
