@@ -319,6 +319,6 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "an answer holds whatever memory holds",
-        (Edit(app.questions.describe, "if is_retained(row[0], mark, horizon)", "if True"),),
+        (Edit(app.questions.describe, " and is_retained(row[0], mark, horizon)", ""),),
     ),
 )
