@@ -39,9 +39,9 @@ demo: setup
 	$(BIN)/spanjoin demo
 
 # Kafka Streams is built through Maven. ARGS=handoff measures moves of lanes and latency instead,
-# ARGS=restore a large state, ARGS=curves how the cost of a record grows.
+# ARGS=restore a large state, ARGS=curves how the cost of a record grows, ARGS=lanes many lanes.
 bench: setup
-	$(BIN)/python -m bench $(ARGS)
+	$(BIN)/python -X faulthandler -m bench $(ARGS)
 
 up:
 	docker compose up --build --detach

@@ -1,7 +1,7 @@
 """The benchmark: systems side by side on one broker, in alternating rounds.
 
 Usage: python -m bench [--records N] [--rounds N] [--only PART ...] [--no-write]
-       python -m bench curves|handoff|restore --help
+       python -m bench curves|handoff|lanes|restore --help
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.broker import start_broker
-from bench import report, targets
+from bench import lanes, report, targets
 from bench.curves import part as curves
 from bench.handoff import part as handoff
 from bench.restore import part as restore
@@ -119,7 +119,12 @@ def _arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    parts = {"curves": curves.main, "handoff": handoff.main, "restore": restore.main}
+    parts = {
+        "curves": curves.main,
+        "handoff": handoff.main,
+        "lanes": lanes.main,
+        "restore": restore.main,
+    }
     if part := parts.get(" ".join(sys.argv[1:2])):
         part(sys.argv[2:])
     else:

@@ -77,9 +77,8 @@ def setting(workload: Workload, rounds: int, command: str) -> str:
         f"{environment()}"
         f"- Kafka Streams: one process, `{' '.join(JAVA_OPTIONS[:2])}`.\n"
         f"- Workload: {workload.records:,} records after {workload.warm_up:,} to warm up, "
-        f"{workload.keys:,} keys, {workload.lanes} "
-        f"partitions, {len(workload.matches):,} matches. {rounds} rounds, the systems in turn in "
-        f"each; medians.\n"
+        f"{workload.keys:,} keys, {workload.lanes} partitions, {len(workload.matches):,} "
+        f"matches. {rounds} rounds, the systems in turn in each; medians.\n"
         f"- Command: `{command}`\n"
     )
 

@@ -100,7 +100,9 @@ class Topics:
         if producer.flush(WAIT_S):
             raise TimeoutError("the broker did not take the load")
         ends = self.ends([topic for topic, _ in inputs], partitions)
-        last = max((ts for _, records in inputs for _, _, ts in records[-JITTER_MS:]), default=0)
+        last = 1 + max(
+            (ts for _, records in inputs for _, _, ts in records[-JITTER_MS:]), default=0
+        )
         for topic, _ in inputs:
             for partition in range(partitions):
                 name = f"end-{topic}-{partition}-{last}"

@@ -26,7 +26,8 @@ from schemas.match_id import match_id
 from schemas.varint import encode_long
 
 HEADER_SIZE: Final = 10
-COMMIT_INTERVAL_S: Final = 0.1
+COMMIT_INTERVAL_S: Final = 1.0
+"""Every 100 ms, as in the others, it is slower."""
 SESSION_TIMEOUT_MS: Final = 6_000
 QUIET: Final = "WARNING"
 
