@@ -69,6 +69,18 @@ LATE_ENDS: Final[Mapping[str, Any]] = {
     "trouble_s": 10.0,
     "faults": ("crash", "bump", "expel", "expel"),
 }
+LATE_AND_SLOW: Final[Mapping[str, Any]] = {
+    **LATE_ENDS,
+    "late_end": 0.9,
+    "faults": ("bump",),
+    "fault_every_s": 0.3,
+    "slow_every": 0.1,
+    "slow_s": 0.3,
+    "lanes": 2,
+    "workers": 2,
+    "events": 22,
+    "max_records": 1,
+}
 MOVES: Final[Mapping[str, Any]] = {
     "faults": ("bump", "expel", "stop"),
     "fault_every_s": 0.8,
@@ -176,7 +188,7 @@ MUTATIONS: Final = (
     Mutation(
         "outputs are not flushed before the changelog",
         (Edit(Transactions._outputs, "    if outputs:\n        _flush(producer)\n", ""),),
-        options=LATE_ENDS,
+        options=LATE_AND_SLOW,
     ),
     Mutation(
         "new producer without a new takeover",
@@ -260,7 +272,7 @@ MUTATIONS: Final = (
                 "if number in lane.buckets else 0) for number, entry in directory.items()},",
             ),
         ),
-        options={"edges": True},
+        options={"edges": True, "max_records": 8},
     ),
     Mutation(
         "a watermark may fall",
