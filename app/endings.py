@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from app.errors import Crash, SpanjoinError, UsageError
-from rebalance.lanes import Mismatch
+from rebalance.lanes import Mismatch, Unrepairable
 from schemas.codec import UnknownSchema
 from state.checkpoint import Unreadable
 from state.disk import StoreDamaged, StoreError, StoreFull, StoreLocked
@@ -42,6 +42,11 @@ def _of_store(error: Exception, config: Config) -> SpanjoinError:
             return UsageError(f"state.dir {where} is used by another process: {error}")
         case StoreFull():
             return Crash(f"the disk of state.dir {where} is full: {error}")
+        case Unrepairable():
+            return Crash(
+                f"{error}: the disk of state.dir {where} or topic {config.changelog_topic} is "
+                f"damaged; try another disk, or start over under a new name"
+            )
         case StoreDamaged():
             return Crash(f"the state in {where} is damaged ({error}): delete it and start again")
         case _:

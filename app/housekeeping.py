@@ -126,6 +126,7 @@ class Housekeeping:
             _log.warning("the broker does not answer", reason=self.away)
             return
         self.away = None
+        self.worker.inputs.unreachable = False
         self._check_topics(seen)
 
     def _check_topics(self, seen: Seen) -> None:

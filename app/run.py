@@ -121,6 +121,8 @@ class Process:
             return still
         if self.housekeeping is not None and self.housekeeping.away is not None:
             return f"the broker does not answer: {self.housekeeping.away}"
+        if self.worker is not None and self.worker.inputs.unreachable:
+            return "no broker can be reached"
         return unready(dict(self.worker.lanes)) if self.worker is not None else "starting"
 
 

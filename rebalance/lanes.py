@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rebalance.phases import Phase, Signal, after
 from schemas.records import Side
+from state.disk import StoreDamaged
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -59,6 +60,10 @@ class Mismatch(Exception):
     def __init__(self, line: str, *, bounds: bool = False) -> None:
         super().__init__(line)
         self.bounds = bounds
+
+
+class Unrepairable(StoreDamaged):
+    """A replay of the whole changelog did not mend a store: one of the two is at fault."""
 
 
 @dataclass(slots=True)

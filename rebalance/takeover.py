@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from rebalance.fence import Authority, Survey, establish
-from rebalance.lanes import STALL_MS, Lane, Mismatch, check_install
+from rebalance.lanes import STALL_MS, Lane, Mismatch, Unrepairable, check_install
 from rebalance.phases import Phase, Signal
 from rebalance.restore import Audit, Replay
 from state.checkpoint import Layout, decode_turn
@@ -195,7 +195,7 @@ class Takeovers:
     def _damaged(self, lane: Lane, why: str) -> None:
         """Wipe and replay once; a second time would not help."""
         if lane.rebuilt:
-            raise StoreDamaged(f"lane {lane.number}: {why}, also after a full replay")
+            raise Unrepairable(f"lane {lane.number}: {why}, also after a full replay")
         self.forget(lane)
         self._wipe(lane, why)
         lane.rebuilt = True

@@ -49,7 +49,8 @@ FEW: Final = 16
 EXPIRED_SHARE_MAX: Final = 0.5
 """Part of all rows' cost that rows past their horizon may take before they are trimmed."""
 TRIMMED_MAX: Final = 20_000
-"""Windows trimmed after one turn: about 20 ms. The rest waits for the next turn, harmlessly."""
+"""Windows looked at and rows freed after one turn, together: about 20 ms. More than a turn can add;
+the rest waits for the next turn, harmlessly."""
 
 
 class Shelf:
@@ -255,7 +256,7 @@ class Windows:
         goal = self.size - bytes_to_free
         before = self.size
         self._begin_trimming()
-        self._trim(len(self._untrimmed))
+        self._trim(INFINITY)
         trimmed = self.size
         for _ in range(2):
             for key, window in list(self.table.items()):
@@ -292,17 +293,20 @@ class Windows:
             self._untrimmed = list(self.table)
 
     def _trim(self, budget: int) -> None:
-        """Drops expired rows from memory, of at most `budget` windows."""
-        untrimmed, bound = self._untrimmed, self._bound
-        rest = max(0, len(untrimmed) - budget)
-        for key in untrimmed[rest:]:
-            window = self.table.get(key)
+        """Drops expired rows from memory, until there were about `budget` windows and rows."""
+        untrimmed, bound, table = self._untrimmed, self._bound, self.table
+        while untrimmed and budget > 0:
+            key = untrimmed.pop()
+            window = table.get(key)
+            budget -= 1
             if window is not None:
                 left, right = window
+                before = len(left) + len(right)
                 self.size -= _trim_side(left, bound) + _trim_side(right, bound)
-                if not (left or right):
+                rest = len(left) + len(right)
+                budget -= before - rest
+                if not rest:
                     self._remove(key)
-        del untrimmed[rest:]
 
     def _close_opened(self) -> None:
         # Late or rejected events must not leave an empty window behind for every key they name.

@@ -124,6 +124,8 @@ class Inputs:
                 {**with_defaults(properties), "client.id": f"{client_id}-right", "error_cb": report}
             ),
         )
+        self.unreachable = False
+        """Whether every connection was lost, and nobody has seen a broker answer since."""
         self._failure: BaseException | None = None
         self._following: set[int] = set()
 
@@ -277,6 +279,7 @@ class Inputs:
     def _on_trouble(self, error: KafkaError) -> None:
         report(error)
         if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - its public name
+            self.unreachable = True
             self._guard(self._moves.away)
 
     def _guard(self, call: Callable[[], object]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from app.endings import ending
 from app.errors import Crash
 from app.run import run_worker
-from rebalance.lanes import Mismatch
+from rebalance.lanes import Mismatch, Unrepairable
 from schemas.codec import UnknownSchema
 from state.checkpoint import Unreadable
 from state.disk import StoreDamaged, StoreError, StoreFull, StoreLocked
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         (StoreLocked("why"), 2, "state.dir {dir} is used by another process: why"),
         (StoreFull("why"), 1, "the disk of state.dir {dir} is full: why"),
         (StoreDamaged("why"), 1, "the state in {dir} is damaged (why): delete it"),
+        (Unrepairable("why"), 1, "why: the disk of state.dir {dir} or topic "),
         (StoreError("why"), 1, "state.dir {dir} cannot be used: why"),
     ],
     ids=lambda value: type(value).__name__,

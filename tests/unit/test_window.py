@@ -278,7 +278,7 @@ def test_trimming_leaves_the_rows_of_a_large_side_in_order() -> None:
 
 
 def test_trimming_is_bounded_and_goes_on_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("state.window.TRIMMED_MAX", 30)
+    monkeypatch.setattr("state.window.TRIMMED_MAX", 60)
     windows = windows_over(Store())
     for number in range(100):
         add(windows, b"%d" % number, Side.LEFT, row("a", 0, 5))
