@@ -47,6 +47,9 @@ class Intake:
             offsets, keys, values, messages = batch
             known = bisect_left(offsets, running.expected[side])
             if known == len(offsets):
+                # The client has gone back to the beginning, see `app.kafka.inputs`.
+                if not running.held[side]:
+                    self.inputs.flow(side, lane, running.expected[side])
                 continue
             running.expected[side] = offsets[-1] + 1
             running.drained[side] = False

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import structlog
-from confluent_kafka import OFFSET_END, Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
 from app.errors import Renew, UsageError
 from app.kafka.clients import report, with_defaults
@@ -46,10 +46,17 @@ class Batch(NamedTuple):
 _partition: Final[Callable[[Fetched], Any]] = Message.partition
 _offset: Final[Callable[[Fetched], Any]] = Message.offset
 _log: Final = structlog.get_logger()
-_NOWHERE: Final = OFFSET_END
+_NOWHERE: Final = OFFSET_BEGINNING
 """Where a left partition is assigned until a seek says where it begins; paused meanwhile, but the
-client may have fetched before it is told. Any number may be out of the range of an input that is
-trimmed, which would stop the job for nothing, and the group's offsets may not exist."""
+client may have fetched before it is told. The group's offsets may not exist, and any number may be
+out of the range of an input that is trimmed, which would stop the job for nothing.
+
+It must not be the end, however. The client asks the broker where the beginning or the end is:
+
+1. The question is sent; the broker is slow.
+2. The lane is taken over meanwhile, and a seek goes to its position.
+3. The answer comes and is outdated: the client asks again, half a second later.
+4. It goes on from the second answer. Was that the end, all in between is never read."""
 
 _CONSUMER: Final[dict[str, str | int | bool]] = {
     "enable.auto.commit": False,

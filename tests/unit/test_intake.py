@@ -1,0 +1,48 @@
+"""From what was polled to the inboxes of running lanes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from app.intake import Intake
+from app.kafka.inputs import Polled
+from schemas.records import Side
+from tests.unit.test_process import running
+
+if TYPE_CHECKING:
+    from app.process import Running
+
+
+@dataclass
+class Inputs:
+    flows: list[tuple[Side, int, int]] = field(default_factory=list)
+
+    def flow(self, side: Side, lane: int, position: int) -> None:
+        self.flows.append((side, lane, position))
+
+
+def intake_of(lane: Running, inputs: Inputs) -> Intake:
+    nothing = cast("Any", None)
+    return Intake(nothing, nothing, cast("Any", inputs), nothing, {0: lane})
+
+
+def polled(*offsets: int) -> Polled:
+    batch = [list(offsets), [b"k"] * len(offsets), [b"v"] * len(offsets), [None] * len(offsets)]
+    return Polled({(Side.LEFT, 0): cast("Any", tuple(batch))})
+
+
+def test_a_client_that_went_back_to_the_beginning_is_sent_to_its_position() -> None:
+    lane, inputs = running(), Inputs()
+    lane.expected[Side.LEFT] = 100
+    intake_of(lane, inputs).accept(polled(0, 1, 2), now=None)
+    assert inputs.flows == [(Side.LEFT, 0, 100)]
+    assert lane.expected[Side.LEFT] == 100
+    assert len(lane.inbox) == 0
+
+
+def test_a_side_that_is_held_stays_held() -> None:
+    lane, inputs = running(), Inputs()
+    lane.expected[Side.LEFT], lane.held[Side.LEFT] = 100, True
+    intake_of(lane, inputs).accept(polled(0, 1, 2), now=None)
+    assert inputs.flows == []
