@@ -61,9 +61,9 @@ class Idleness:
 
     def ended(self, side: Side, lane: int, offset: int) -> None:
         """The partition's end was reached at this offset."""
-        with_defaults = self._quiet.get((side, lane))
-        if with_defaults is not None:
-            with_defaults.end = offset
+        quiet = self._quiet.get((side, lane))
+        if quiet is not None:
+            quiet.end = offset
 
     def counting(self, lane: int) -> tuple[bool, bool]:
         """Per side, whether it counts in the lane's watermark now."""
@@ -90,8 +90,8 @@ class Idleness:
             self._asked = self.threads.submit(self.authority.ends, list(self._quiet))
 
     def _idle(self, side: Side, lane: int, before: float) -> bool:
-        with_defaults = self._quiet.get((side, lane))
-        if with_defaults is None or with_defaults.end is None or with_defaults.since > before:
+        quiet = self._quiet.get((side, lane))
+        if quiet is None or quiet.end is None or quiet.since > before:
             return False
         stable, high = self._ends.get((side, lane), (-1, -2))
-        return stable == high == with_defaults.end
+        return stable == high == quiet.end

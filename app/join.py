@@ -247,7 +247,10 @@ def _accept(
     row: Row,
     pairs: list[tuple[Row, Row, Arrival | None]],
 ) -> None:
-    """Notes the matches of a new row, and puts it into its window."""
+    """Notes the matches of a new row, and puts it into its window.
+
+    `overlapping` and `put`, written out for sides of few rows, which is what nearly every one is.
+    """
     end, start, row_id, _, _, _ = row
     side = record[1]
     if theirs.shelves is not None:

@@ -151,7 +151,7 @@ class Worker:
             raise Renew(self._renew)
         ready = self.takeovers.step()
         if not (self.producers.ready() and self.inputs.member()):
-            # Between two memberships nothing can be committed; the next poll will tell.
+            # Nothing can be committed now; between two memberships the next poll will tell.
             return False
         self._claim(ready)
         self.idleness.step()

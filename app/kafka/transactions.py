@@ -221,7 +221,8 @@ class Transactions:
     def _abort(self, producer: Producer) -> None:
         """Spare the fence an open transaction: ending one takes it half a second.
 
-        Only where the broker has just answered; what comes of it makes no difference to the answer.
+        Only where the broker has just answered. Whatever comes of it, the producer is not used
+        again; if it is acknowledged, its name need not be fenced.
         """
         with contextlib.suppress(KafkaException):
             producer.abort_transaction(CALL_TIMEOUT_S)
