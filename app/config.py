@@ -35,6 +35,7 @@ from app.settings import (
     setting,
 )
 from schemas.records import Side
+from schemas.times import scale_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -187,18 +188,7 @@ class Config(Table):
 
         Raises ValueError where that is no whole number: digits would be lost.
         """
-        own = self.side(side).time_unit
-        if own is None or own == self.unit:
-            return 1
-        if own == "none" or self.unit == "none":
-            raise ValueError(f'is "{own}", which cannot be turned into unit = "{self.unit}"')
-        scale, rest = divmod(units.NANOSECONDS_OF[own], units.NANOSECONDS_OF[self.unit])
-        if rest:
-            raise ValueError(
-                f'is "{own}", finer than unit = "{self.unit}": digits would be lost; '
-                f'set unit = "{own}"'
-            )
-        return scale
+        return scale_of(self.side(side).time_unit, self.unit)
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -7,11 +7,13 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from app.errors import UsageError
-from schemas.codec import AvroCodec, Fields
+from schemas.avro_codec import AvroCodec
+from schemas.fields import Fields, TimeUnits
 from schemas.records import Side
 
 if TYPE_CHECKING:
     from app.config import Config
+    from schemas.codec import Codec
 
 _DEFAULT = "event.avsc"
 
@@ -44,18 +46,15 @@ def side_fields(config: Config, side: Side, schema: Any) -> Fields:  # noqa: ANN
     if table.fields_ is None and isinstance(schema, dict):
         there = {field.get("name") for field in schema.get("fields", ()) if isinstance(field, dict)}
         kind = kind if kind in there else None
-    return Fields(names.id, names.ts, names.start, names.end, kind)
+    units = TimeUnits(table.time_unit, table.time_unit, table.time_unit)
+    return Fields(names.id, names.ts, names.start, names.end, kind, units=units)
 
 
-def make_codec(config: Config) -> AvroCodec:
+def make_codec(config: Config) -> Codec:
     """The codec of both sides. Raises UsageError naming the side whose schema does not fit."""
     schemas = [side_schema(config, side) for side in Side]
     left, right = (side_fields(config, side, schemas[side]) for side in Side)
     try:
-        return AvroCodec(
-            ([schemas[Side.LEFT]], [schemas[Side.RIGHT]]),
-            (left, right),
-            (config.time_scale(Side.LEFT), config.time_scale(Side.RIGHT)),
-        )
+        return AvroCodec(([schemas[Side.LEFT]], [schemas[Side.RIGHT]]), (left, right), config.unit)
     except ValueError as error:
         raise UsageError(f"{config.path}: {error}") from None

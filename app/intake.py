@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from app.idleness import Idleness
     from app.kafka.inputs import Inputs, Polled
     from app.process import Running
-    from schemas.codec import AvroCodec
+    from schemas.codec import Codec
 
 HELD_TURNS_MAX: Final = 8
 """Records read ahead of their turn, over all lanes, in multiples of `turn.max_records`."""
@@ -30,7 +30,7 @@ class Intake:
     """Fills the inboxes; one per worker, on the thread that polls."""
 
     config: Config
-    codec: AvroCodec
+    codec: Codec
     inputs: Inputs
     idleness: Idleness
     running: dict[int, Running]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from app.process import Running
-    from schemas.codec import AvroCodec
+    from schemas.codec import Codec
     from state.keys import Row
 
 WAITING_MAX: Final = 256
@@ -91,7 +91,7 @@ class Questions:
     def serve(
         self,
         running: Mapping[int, Running],
-        codec: AvroCodec,
+        codec: Codec,
         prove: Callable[[list[int]], None],
     ) -> None:
         """Answer what waits. `prove` commits a transaction over lanes, and raises if it does not.
@@ -140,7 +140,7 @@ class Questions:
         return questions
 
 
-def describe(running: Running, key: bytes, codec: AvroCodec) -> dict[str, Any]:
+def describe(running: Running, key: bytes, codec: Codec) -> dict[str, Any]:
     """What the lane's committed state says of a key: its rows and their matches, JSON-ready.
 
     Rows past their retention are in the output topic only, and so are their matches: how long
@@ -177,7 +177,7 @@ def describe(running: Running, key: bytes, codec: AvroCodec) -> dict[str, Any]:
     }
 
 
-def _row(row: Row, codec: AvroCodec) -> dict[str, Any]:
+def _row(row: Row, codec: Codec) -> dict[str, Any]:
     end, start, row_id, ts, _, value = row
     try:
         record = codec.decode_event(value)

@@ -20,7 +20,7 @@ from app.formats import make_codec
 from app.kafka.cluster import Cluster, Extent
 from app.kafka.scan import Scanner
 from app.progress import progress
-from app.rows import CHANGE, Csv, JsonLines, Parquet, Row, Sink, Words, columns_of
+from app.rows import CHANGE, Csv, JsonLines, Parquet, Row, Sink, Words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from app.config import Config
     from app.kafka.scan import Read
-    from schemas.codec import AvroCodec
+    from schemas.codec import Codec
 
 TABLE_ROWS: Final = 20
 
@@ -48,7 +48,7 @@ class Source:
     def __init__(self, config: Config) -> None:
         """Raises Unreachable, or UsageError where the topic does not exist."""
         self.topic = config.output.topic
-        self.codec: AvroCodec = make_codec(config)
+        self.codec: Codec = make_codec(config)
         cluster = Cluster(config)
         found = cluster.topics([self.topic]).get(self.topic)
         if found is None:
@@ -197,7 +197,7 @@ class _ChangeLines:
 def _change_sink(
     config: Config, request: Request, source: Source, stream: TextIO
 ) -> Iterator[Sink]:
-    names = [CHANGE, *(name for name, _ in columns_of(source.codec.match_schema()))]
+    names = [CHANGE, *(name for name, _ in source.codec.match_columns())]
     sink: Sink
     match request.form:
         case "table":
@@ -218,7 +218,7 @@ def _change_sink(
 @contextmanager
 def _sink(request: Request, source: Source) -> Iterator[Sink]:
     """Where rows go; a file appears under its name only when it is complete."""
-    columns = list(columns_of(source.codec.match_schema()))
+    columns = source.codec.match_columns()
     path = request.output
     sink: Sink
     if path is None:

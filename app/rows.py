@@ -11,11 +11,10 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol, TextIO
 
-from app.errors import UsageError
 from app.units import TICKS_PER_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from app.config import Config
@@ -96,33 +95,6 @@ class Parquet:
         if self._rows:
             self._writer.write(self._rows)
         self._writer.close()
-
-
-def columns_of(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Columns (name, Avro type) of a match schema: each side's fields, with its name before."""
-    yield "id", "string"
-    for field in schema["fields"]:
-        if field["name"] in SIDES:
-            for inner in _record(field["type"], schema)["fields"]:
-                yield f"{field['name']}_{inner['name']}", inner["type"]
-        else:
-            yield field["name"], field["type"]
-
-
-def _record(schema: Any, match: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ANN401 (JSON)
-    """The record of a side; one that equals the other side's is written as its name."""
-    if isinstance(schema, dict):
-        return schema
-    for field in match["fields"]:
-        record = field["type"]
-        if isinstance(record, dict) and schema in _names(record, match.get("namespace", "")):
-            return record
-    raise UsageError(f"the match schema names {schema}, which it does not define")
-
-
-def _names(record: Mapping[str, Any], outer: str) -> set[str]:
-    name, space = record["name"], record.get("namespace", outer)
-    return {name, f"{space}.{name}"}
 
 
 def flatten(row: Row) -> Row:

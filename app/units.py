@@ -15,7 +15,6 @@ NANOSECONDS: Final = {
     "h": 3_600 * 1_000_000_000,
     "d": 86_400 * 1_000_000_000,
 }
-NANOSECONDS_OF: Final = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 TICKS_PER_MS: Final = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 SIZES: Final = {
     "B": 1,

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from app.kafka.authority import Authority
     from app.metrics import Metrics
     from app.questions import Questions
-    from schemas.codec import AvroCodec
+    from schemas.codec import Codec
     from state.store import Resources
 
 TURN_TARGET_S: Final = 0.25
@@ -72,7 +72,7 @@ class Worker:
     identity: Identity
     transactions: Transactions
     authority: Authority
-    codec: AvroCodec
+    codec: Codec
     layout: Layout
     limits: Limits
     resources: Resources

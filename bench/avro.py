@@ -6,7 +6,7 @@ import json
 from importlib.resources import files
 from typing import Final
 
-from schemas.codec import MARKER, fingerprint
+from schemas.avro_codec import MARKER, fingerprint
 from schemas.varint import encode_long
 
 EVENT_SCHEMA: Final = json.loads((files("schemas") / "event.avsc").read_text())

@@ -27,7 +27,7 @@ from app.config import Config, load_config
 from app.kafka.inputs import consumer_properties
 from app.kafka.transactions import Limits, producer_properties
 from bench.avro import EVENT_SCHEMA
-from schemas.codec import HEADER_SIZE
+from schemas.avro_codec import HEADER_SIZE
 
 WAIT_S: Final = 10.0
 FIRST_WAIT_S: Final = 0.005

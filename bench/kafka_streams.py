@@ -15,7 +15,7 @@ from app.broker.jars import find_java
 from bench.avro import EVENT_SCHEMA
 from bench.systems import Mark, Place, Started, distinct_matches
 from bench.workload import LATENESS_MS, REACH_MS
-from schemas.codec import MARKER, fingerprint
+from schemas.avro_codec import MARKER, fingerprint
 from schemas.match_schema import match_schema
 
 if TYPE_CHECKING:

@@ -11,12 +11,13 @@ wherever something is wrong, it raises, and the general reader decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - `error` alone says nothing
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from schemas.fields import KINDS
 from schemas.records import Kind, Parts
 from schemas.varint import FIRSTS, RESTS, SECONDS, TIME_BYTES, TIME_FORMAT, read_time
 
@@ -28,7 +29,6 @@ Extract = Callable[[bytes], Parts]
 
 DOUBTS: Final = (LookupError, TypeError, ValueError, StructError, RecursionError)
 
-_KINDS: Final = {kind.name: int(kind) for kind in Kind}
 _SYMBOLS_MAX: Final = 64
 """So many have an index of one byte."""
 _SIZE_MAX: Final = 128
@@ -36,13 +36,19 @@ _SIZE_MAX: Final = 128
 
 
 class Wanted(NamedTuple):
-    """Names of the fields that an event's parts are in; without `kind` all are inserts."""
+    """Names of the fields that an event's parts are in; without `kind` all are inserts.
+
+    `kinds`: what the symbols of the kind stand for. `scales`: what ts, start and end are
+    multiplied by.
+    """
 
     id: str
     ts: str
     start: str
     end: str
     kind: str | None
+    kinds: Mapping[str, int] = KINDS
+    scales: tuple[int, int, int] = (1, 1, 1)
 
 
 def extractor_of(fields: Sequence[Field], header_size: int, wanted: Wanted) -> Extract | None:
@@ -68,7 +74,7 @@ def extractor_of(fields: Sequence[Field], header_size: int, wanted: Wanted) -> E
         "rest": RESTS,
         "read_time": read_time,
         "doubts": (LookupError, TypeError, StructError),
-        "kinds": _kinds(kind["symbols"]),
+        "kinds": _kinds(kind["symbols"], wanted.kinds),
         "skip": [field.skip for field in fields],
         "runs": [_unpacks([item[1] for item in run]) for run in runs],
     }
@@ -79,10 +85,10 @@ def extractor_of(fields: Sequence[Field], header_size: int, wanted: Wanted) -> E
     return extract  # type: ignore[no-any-return] # What `exec` makes has no type.
 
 
-def _kinds(symbols: Sequence[str]) -> dict[int, int]:
+def _kinds(symbols: Sequence[str], kinds: Mapping[str, int]) -> dict[int, int]:
     """The byte of a symbol -> the kind."""
     quick = enumerate(symbols[:_SYMBOLS_MAX])
-    return {2 * index: _KINDS[symbol] for index, symbol in quick if symbol in _KINDS}
+    return {2 * index: kinds[symbol] for index, symbol in quick if symbol in kinds}
 
 
 _ID: Final = "id"
@@ -136,8 +142,11 @@ def _source(runs: Sequence[list[_Item]], header_size: int, wanted: Wanted) -> It
     yield "if at != len(value): raise ValueError"
     at = {field.name: f"f{number}" for run in runs for number, _, field in run}
     kind = at[wanted.kind] if wanted.kind is not None else str(int(Kind.INSERT))
-    order = (wanted.end, wanted.start, wanted.id, wanted.ts)
-    yield f"return {', '.join(at[name] for name in order)}, {kind}, value"
+    ts, start, end = (
+        at[name] if scale == 1 else f"{at[name]} * {scale}"
+        for name, scale in zip((wanted.ts, wanted.start, wanted.end), wanted.scales, strict=True)
+    )
+    yield f"return {end}, {start}, {at[wanted.id]}, {ts}, {kind}, value"
 
 
 def _taken_up(number: int, run: list[_Item]) -> Iterator[str]:

@@ -18,6 +18,8 @@ Json = Any
 
 NAMESPACE: Final = "spanjoin"
 MATCH: Final = "spanjoin.Match"
+SIDES: Final = ("left", "right")
+"""The fields of a match that hold the two input records."""
 _PRIMITIVES: Final = frozenset(
     ["null", "boolean", "int", "long", "float", "double", "bytes", "string"]
 )
@@ -40,6 +42,22 @@ def match_schema(left: Json, right: Json) -> dict[str, Any]:
             {"name": "right", "type": _placed(_absolute(right, NAMESPACE), taken, "Right")},
         ],
     }
+
+
+def columns_of(match: Json) -> list[tuple[str, Json]]:
+    """Columns (name, Avro type) of a match schema: each side's fields, with its name before."""
+    match = _absolute(match, NAMESPACE)
+    columns: list[tuple[str, Json]] = [("id", "string")]
+    defined = dict(_definitions(match))
+    for field in match["fields"]:
+        name, kind = field["name"], field["type"]
+        if name in SIDES:
+            # One that equals the other side's is written as its name.
+            record = defined[kind] if isinstance(kind, str) else kind
+            columns += [(f"{name}_{inner['name']}", inner["type"]) for inner in record["fields"]]
+        else:
+            columns.append((name, kind))
+    return columns
 
 
 def without_logical_types(schema: Json) -> Json:

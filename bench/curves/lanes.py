@@ -15,7 +15,8 @@ from app.join import JoinSettings, LaneState
 from app.process import Moment, Plan, Running, bound_windows, plan_turn, settle_turn, timestamped
 from app.run import BLOCK_CACHE_SHARE, WRITE_BUFFER_BYTES
 from bench.avro import EVENT_SCHEMA
-from schemas.codec import AvroCodec, Fields
+from schemas.avro_codec import AvroCodec
+from schemas.fields import Fields
 from state.checkpoint import Checkpoint, Layout, Watermarks, encode_turn
 from state.retention import span_of
 from state.store import LaneStore, Resources

@@ -18,7 +18,7 @@ from tests.simulation.workload import HORIZON, TOPICS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from schemas.codec import AvroCodec
+    from schemas.codec import Codec
     from state.store import LaneStore
     from tests.simulation.broker import Broker
 
@@ -113,7 +113,7 @@ class Checks:
         check(rest.buckets == whole.buckets, f"{where} lacks directory entries")
         check(rest.rows == whole.rows, f"{where} lacks rows")
 
-    def results(self, codec: AvroCodec, *, twice: bool, never_late: bool) -> None:
+    def results(self, codec: Codec, *, twice: bool, never_late: bool) -> None:
         """Output and rejects are what the plainest join of the same inputs gives.
 
         `twice`: a delayed EndTxn may have committed outputs that were then written again.
@@ -135,7 +135,7 @@ class Checks:
                 )
         self._check_output(emitted, twice=twice)
 
-    def _inputs(self, codec: AvroCodec, lane: int) -> tuple[list[Record], list[Record]]:
+    def _inputs(self, codec: Codec, lane: int) -> tuple[list[Record], list[Record]]:
         """What was committed to both sides of a lane."""
         left, right = (
             [

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from app.config import Config
     from app.process import Moment, Plan, Running
-    from schemas.codec import AvroCodec
+    from schemas.codec import Codec
     from state.checkpoint import Checkpoint
     from tests.simulation.broker import Broker
     from tests.simulation.checks import Counted
@@ -155,10 +155,10 @@ def _lane(number: int, directory: Path) -> Lane:
 
 
 RESOURCES: Final = Resources(1 << 20, 1 << 22)
-_CODECS: Final[list[AvroCodec]] = []
+_CODECS: Final[list[Codec]] = []
 
 
-def codec_of(config: Config) -> AvroCodec:
+def codec_of(config: Config) -> Codec:
     """One for all simulations: it has no state, and takes longer to make than all the rest."""
     if not _CODECS:
         _CODECS.append(make_codec(config))

@@ -11,7 +11,8 @@ import pytest
 from app.join import LaneState, join, settle
 from app.process import Running
 from app.questions import WAITING_MAX, NotAnswered, Questions, Unanswerable
-from schemas.codec import AvroCodec, Fields
+from schemas.avro_codec import AvroCodec
+from schemas.fields import Fields
 from schemas.partition import lane_of
 from schemas.records import Side
 from state.checkpoint import Checkpoint, Layout, Watermarks

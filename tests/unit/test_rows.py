@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from app.kafka.scan import Read
 from app.reading import apply
-from app.rows import Csv, JsonLines, Parquet, Words, columns_of, flatten, moment, plain
+from app.rows import Csv, JsonLines, Parquet, Words, flatten, moment, plain
+from schemas.match_schema import columns_of
 from tests.unit.jobs import MINIMAL, job, write_job
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def test_parquet_is_exact(tmp_path: Path) -> None:
         "tags": ["a"], "inner": {"x": 1.5}, "again": {"x": None}, "map": {"a": 1},
         "fixed": b"\x00\xff", "time": 5, "either": [b"\xff"],
     }  # fmt: skip
-    sink = Parquet(path, list(columns_of(nested)))
+    sink = Parquet(path, columns_of(nested))
     sink.write(row(left=event("a", payload=b"\xff\x00", **extra)))
     sink.write(row(left=event("c", **{**extra, "either": None})))
     sink.close()
@@ -130,7 +131,7 @@ def test_parquet_is_exact(tmp_path: Path) -> None:
 
 
 def test_an_empty_result_is_a_readable_file(tmp_path: Path) -> None:
-    sink = Parquet(tmp_path / "x.parquet", list(columns_of(MATCH)))
+    sink = Parquet(tmp_path / "x.parquet", columns_of(MATCH))
     sink.close()
     assert pq.read_table(tmp_path / "x.parquet").column_names == COLUMNS
 

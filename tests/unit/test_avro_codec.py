@@ -11,7 +11,9 @@ import pytest
 from fastavro.schema import to_parsing_canonical_form
 
 import schemas
-from schemas.codec import AvroCodec, Fields, UnknownSchema, fingerprint
+from schemas.avro_codec import AvroCodec, fingerprint
+from schemas.codec import UnknownSchema
+from schemas.fields import Fields, TimeUnits
 from schemas.records import Event, Fault, Kind, Reason, Rejected, Side
 from schemas.varint import Malformed, encode_long
 from tests.lane import record_of
@@ -32,8 +34,8 @@ def event_value(**changes: Any) -> bytes:
     return single_object(EVENT, record | changes)
 
 
-def codec_of(schema: Any, fields: Fields = FIELDS, scale: int = 1) -> AvroCodec:
-    return AvroCodec(([schema], [EVENT]), (fields, FIELDS), (scale, 1))
+def codec_of(schema: Any, fields: Fields = FIELDS, unit: str = "ms") -> AvroCodec:
+    return AvroCodec(([schema], [EVENT]), (fields, FIELDS), unit)
 
 
 def decode(codec: AvroCodec, value: bytes | None) -> Event | Rejected:
@@ -140,6 +142,11 @@ def table(*fields: tuple[str, Any], **more: Any) -> Any:
     return {"type": "record", "name": "Row", "fields": listed, **more}
 
 
+def point() -> Fields:
+    """The fields of a point in time, all inserts."""
+    return Fields("id", "ts", "ts", "ts", None)
+
+
 class TestFieldMap:
     def test_other_names_without_a_kind_are_inserts(self) -> None:
         schema = table(("x", "double"), ("at", "long"), ("who", "string"), ("until", "int"))
@@ -159,16 +166,65 @@ class TestFieldMap:
             odd = single_object(schema, {"id": -7, "ts": 3, "op": op})
             assert detail in rejected(codec, odd)
 
-    def test_logical_types_are_the_numbers_that_carry_them(self) -> None:
-        stamp = {"type": "long", "logicalType": "timestamp-micros"}
+    @pytest.mark.parametrize(
+        ("kind", "logical", "unit", "factor"),
+        [
+            ("long", "timestamp-millis", "ms", 1),
+            ("long", "timestamp-millis", "ns", 1_000_000),
+            ("long", "local-timestamp-micros", "us", 1),
+            ("long", "timestamp-nanos", "ns", 1),
+            ("int", "date", "ms", 86_400_000),
+            ("long", "timestamp-micros", "none", 1),
+            ("int", "timestamp-micros", "ms", 1),  # Not of a long: then it means nothing.
+            ("long", "something-else", "ms", 1),
+        ],
+    )
+    def test_a_logical_type_says_the_unit(
+        self, kind: str, logical: str, unit: str, factor: int
+    ) -> None:
+        stamp = {"type": kind, "logicalType": logical}
         schema = table(("id", {"type": "string", "logicalType": "uuid"}), ("ts", ["null", stamp]))
-        codec = codec_of(schema, Fields("id", "ts", "ts", "ts", None))
+        codec = codec_of(schema, point(), unit)
         value = codec.encode_event(Side.LEFT, {"id": "not a uuid", "ts": 123456})
-        assert decode(codec, value)[2:5] == ("not a uuid", 123456, 123456)
+        assert decode(codec, value)[2:5] == ("not a uuid", 123456 * factor, 123456 * factor)
+        plain = codec_of(table(("id", "string"), ("ts", stamp)), point(), unit)
+        value = plain.encode_event(Side.LEFT, {"id": "a", "ts": -2})
+        assert decode(plain, value)[3:6] == (-2 * factor,) * 3
 
-    def test_times_are_scaled_to_the_jobs_unit(self) -> None:
+    @pytest.mark.parametrize(
+        ("stamp", "declared", "unit", "message"),
+        [
+            ({"type": "long", "logicalType": "timestamp-micros"}, None, "ms", 'set unit = "us"'),
+            ("long", "ns", "ms", "the unit of field 'ts' is \"ns\", finer than"),
+            ({"type": "long", "logicalType": "timestamp-millis"}, "us", "us", "but time_unit says"),
+            ({"type": "long", "logicalType": "time-micros"}, None, "us", "a time of a day"),
+            ({"type": "int", "logicalType": "time-millis"}, None, "ms", "a time of a day"),
+            (["int", {"type": "long", "logicalType": "timestamp-millis"}], None, "ms", "different"),
+            ("long", "s", "none", "cannot be turned into"),
+        ],
+    )
+    def test_a_unit_that_would_lose_digits_is_refused(
+        self, stamp: Any, declared: str | None, unit: str, message: str
+    ) -> None:
+        units = TimeUnits(declared, declared, declared)
+        with pytest.raises(ValueError, match=message):
+            codec_of(table(("id", "string"), ("ts", stamp)), point()._replace(units=units), unit)
+
+    def test_each_time_has_its_own_unit(self) -> None:
+        fields = FIELDS._replace(units=TimeUnits("s", None, "ms"))
         value = event_value(ts=5, start=-3, end=7)
-        assert decode(codec_of(EVENT, scale=1000), value)[3:6] == (5000, -3000, 7000)
+        assert decode(codec_of(EVENT, fields, "us"), value)[3:6] == (5_000_000, -3, 7_000)
+
+    def test_a_kind_has_the_words_it_is_given(self) -> None:
+        kinds = {"c": int(Kind.INSERT), "r": int(Kind.INSERT), "d": int(Kind.RETRACT)}
+        enum = {"type": "enum", "name": "Op", "symbols": ["r", "u", "d", "c"]}
+        for op in (enum, "string"):
+            schema = table(("id", "string"), ("ts", "long"), ("op", op))
+            codec = codec_of(schema, Fields("id", "ts", "ts", "ts", "op", kinds))
+            values = [single_object(schema, {"id": "a", "ts": 3, "op": op}) for op in "crdu"]
+            *known, unknown = codec.decode_batch(Side.LEFT, values)
+            assert [parts[4] for parts in known] == [Kind.INSERT, Kind.INSERT, Kind.RETRACT]
+            assert unknown == Fault(Reason.UNDECODABLE, "the kind 'u' is none of c, r, d")
 
     def test_everything_else_is_passed_over(self) -> None:
         inner = table(("n", "null"), ("b", "boolean"), name="Inner")
@@ -182,7 +238,7 @@ class TestFieldMap:
             ("id", "string"),
             ("ts", "long"),
         )
-        codec = codec_of(schema, Fields("id", "ts", "ts", "ts", None))
+        codec = codec_of(schema, point())
         record = {
             "f": 1.0, "list": [{"n": None, "b": True}] * 3, "map": {"k": b"v", "\xe9": b""},
             "more": {"n": None, "b": False}, "fixed": b"abc", "again": b"abc", "id": "x", "ts": 9,
@@ -212,7 +268,7 @@ class TestFieldMap:
 class TestHostileInput:
     def test_deep_nesting_is_undecodable(self) -> None:
         schema = table(("id", "string"), ("ts", "long"), ("next", ["null", "Row"]))
-        codec = codec_of(schema, Fields("id", "ts", "ts", "ts", None))
+        codec = codec_of(schema, point())
         header = b"\xc3\x01" + fingerprint(schema)
         shallow, deep = (header + b"\x02a\x02\x02" * n + b"\x02a\x02\x00" for n in (10, 100_000))
         assert isinstance(decode(codec, shallow), Event)
@@ -225,14 +281,14 @@ class TestHostileInput:
         schema = table(
             ("id", "string"), ("ts", "long"), ("list", {"type": "array", "items": items})
         )
-        codec = codec_of(schema, Fields("id", "ts", "ts", "ts", None))
+        codec = codec_of(schema, point())
         count = b"\xfe" + b"\xff" * 8 + b"\x01"
         record = decode(codec, b"\xc3\x01" + fingerprint(schema) + b"\x02a\x02" + count + b"\x00")
         assert isinstance(record, Event) == (items != "double")
 
     def test_a_block_that_lies_about_its_size_is_undecodable(self) -> None:
         schema = table(("id", "string"), ("ts", "long"), ("l", {"type": "array", "items": "long"}))
-        codec = codec_of(schema, Fields("id", "ts", "ts", "ts", None))
+        codec = codec_of(schema, point())
         header = b"\xc3\x01" + fingerprint(schema) + b"\x02a\x02"
         assert isinstance(decode(codec, header + b"\x03\x04\x02\x02\x00"), Event)
         assert "another length" in rejected(codec, header + b"\x03\x06\x02\x02\x00")
@@ -308,7 +364,7 @@ class TestWideTypes:
             ("id", ["null", "int", "string"]),
             ("ts", ["boolean", "long"]),
         )
-        codec = codec_of(schema, Fields("id", "ts", "ts", "ts", None))
+        codec = codec_of(schema, point())
         for row_id, expected in (("a", "a"), (12, "12")):
             value = single_object(schema, {"wide": None, "id": row_id, "ts": 5})
             assert decode(codec, value)[2:5] == (expected, 5, 5)
