@@ -165,14 +165,14 @@ def schema(
     config: ConfigOption,
     of: Annotated[SchemaOf, typer.Option(help="Whose schema.")] = SchemaOf.MATCH,
 ) -> int:
-    """Print the Avro schema of the matches, or of a side."""
-    from app.formats import make_codec, side_schema
+    """Print the schema of the matches, or of a side: Avro's, or for JSON a JSON Schema."""
+    from app.formats import make_codec
 
-    job = _checked(config)
+    codec = make_codec(_checked(config))
     if of is SchemaOf.MATCH:
-        printed: object = make_codec(job).match_schema()
+        printed: object = codec.match_schema()
     else:
-        printed = side_schema(job, Side[of.name])
+        printed = codec.side_schema(Side[of.name])
     typer.echo(json.dumps(printed, indent=2, ensure_ascii=False))
     return EXIT_DONE
 

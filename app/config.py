@@ -34,8 +34,9 @@ from app.settings import (
     Unit,
     setting,
 )
-from schemas.records import Side
-from schemas.times import scale_of
+from schemas.fields import KINDS, Fields, TimeUnits
+from schemas.records import Kind, Side
+from schemas.times import RFC3339, scale_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -183,12 +184,37 @@ class Config(Table):
         """How many of the job's units are a ms; plain numbers count as ms."""
         return units.TICKS_PER_MS.get(self.unit, 1)
 
-    def time_scale(self, side: Side) -> int:
-        """How many of the job's units one unit of a side's times is.
+    def fields(self, side: Side) -> Fields:
+        """What the join reads of a side's records.
 
-        Raises ValueError where that is no whole number: digits would be lost.
+        Without a field map they are read by the default names; then they may have a kind, but
+        need not.
         """
-        return scale_of(self.side(side).time_unit, self.unit)
+        table = self.side(side)
+        names, said, unit = table.fields, table.kinds, table.time_unit
+        kind = names.kind
+        if self.format_.format != "avro" and table.fields_ is not None:
+            kind = table.fields_.kind
+        return Fields(
+            names.id,
+            names.ts,
+            names.start,
+            names.end,
+            kind,
+            KINDS if said is None else {word: int(Kind[said[word].upper()]) for word in said},
+            TimeUnits(**unit) if isinstance(unit, dict) else TimeUnits(unit, unit, unit),
+            kind_may_miss=table.fields_ is None,
+        )
+
+    @property
+    def registry(self) -> dict[str, object]:
+        """The properties of the Schema Registry's client."""
+        return properties.flatten(self.format_.registry)
+
+    @property
+    def match_subject(self) -> str:
+        """The subject of match schemas in the Schema Registry."""
+        return self.format_.subject or f"{self.output.topic}-value"
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -210,10 +236,31 @@ class Config(Table):
                 "or no event would be in range"
             )
         for side in Side:
+            found += self._side_problems(side)
+        url = self.registry.get("url")
+        if self.format_.format == "registry" and not (isinstance(url, str) and url):
+            found.append("schema.registry.url is missing: write the address of the Schema Registry")
+        elif self.format_.format != "registry" and self.format_.registry:
+            found.append('schema.registry needs schema.format = "registry"')
+        return found
+
+    def _side_problems(self, side: Side) -> list[str]:
+        table, name = self.side(side), side.name.lower()
+        fields, form = self.fields(side), self.format_.format
+        found = []
+        for own in dict.fromkeys(fields.units):
             try:
-                self.time_scale(side)
+                scale_of(own, self.unit)
             except ValueError as error:
-                found.append(f"{side.name.lower()}.time_unit {error}")
+                found.append(f"{name}.time_unit {error}")
+            if own == RFC3339 and form != "json":
+                found.append(f'{name}.time_unit is "{own}", which only JSON has: an Avro time is '
+                             "a number")  # fmt: skip
+        if table.kinds is not None and fields.kind is None:
+            found.append(f"{name}.kinds says what a kind means, but {name}.fields.kind names no "
+                         "field")  # fmt: skip
+        if form == "json" and table.schema_file is not None:
+            found.append(f"{name}.schema is the file of an Avro schema, which JSON does not have")
         return found
 
     def _topic_problems(self) -> list[str]:

@@ -1,7 +1,7 @@
 """Environment variables laid over the configuration file.
 
-`SPANJOIN_JOIN__MAX_INTERVAL` is `join.max_interval`. In the Kafka tables, whose property names
-contain dots, `_` stands for a dot: `SPANJOIN_KAFKA__CONSUMER__FETCH_MIN_BYTES`.
+`SPANJOIN_JOIN__MAX_INTERVAL` is `join.max_interval`. In the tables of the clients, whose property
+names contain dots, `_` stands for a dot: `SPANJOIN_KAFKA__CONSUMER__FETCH_MIN_BYTES`.
 """
 
 from __future__ import annotations
@@ -33,9 +33,14 @@ def overlay(document: Mapping[str, object], environ: Mapping[str, str]) -> dict[
 
 def _path(rest: str) -> list[str]:
     tables = rest.lower().split("__")
-    if tables[0] == "kafka":
+    if _is_client(tables):
         tables[-1] = tables[-1].replace("_", ".")
     return tables
+
+
+def _is_client(path: list[str]) -> bool:
+    """Whether this is a property of a client, which may contain dots."""
+    return path[0] == "kafka" or (path[:2] == ["schema", "registry"] and len(path) > 2)  # noqa: PLR2004 - below the table
 
 
 def _put(document: dict[str, object], variable: str, path: list[str], value: str) -> None:
@@ -47,7 +52,7 @@ def _put(document: dict[str, object], variable: str, path: list[str], value: str
                 f"{variable} does not name a setting: {name} is not a table"
             )
         table = inner
-    if path[0] == "kafka":
+    if _is_client(path):
         _remove_dotted(table, path[-1].split("."))
     table[path[-1]] = value
 

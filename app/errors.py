@@ -4,7 +4,7 @@
     ├── SpanjoinError              exit 1   one line for stderr, never a traceback
     │   ├── UsageError             exit 2   a person must change something; nothing was moved
     │   ├── Crash                  exit 1   this process cannot go on; starting it again may help
-    │   │   └── Unreachable        exit 1   no broker answered in time
+    │   │   └── Unreachable        exit 1   no broker or Schema Registry answered in time
     │   └── Fenced                 exit 75  lost or stuck; start again at once
     └── Response                   never leaves the worker's loop
         ├── Retry                  ask again later, nothing was changed
@@ -45,7 +45,7 @@ class Crash(SpanjoinError):
 
 
 class Unreachable(Crash):
-    """No broker answered within the time a command is willing to wait."""
+    """No broker or registry answered within the time a command is willing to wait."""
 
 
 class Fenced(SpanjoinError):

@@ -1,4 +1,4 @@
-"""The codec of a job: the schemas of both sides, from files, joined with their field maps."""
+"""The codec of a job: how its values are encoded, and what the join reads of them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from app.errors import UsageError
 from schemas.avro_codec import AvroCodec
-from schemas.fields import Fields, TimeUnits
+from schemas.json_codec import JsonCodec
 from schemas.records import Side
+from schemas.registry_codec import RegistryCodec
 
 if TYPE_CHECKING:
     from app.config import Config
+    from app.kafka.registry import Registry
+    from app.lookups import Schemas
     from schemas.codec import Codec
+    from schemas.match_schema import Json
 
 _DEFAULT = "event.avsc"
 
@@ -34,27 +38,94 @@ def side_schema(config: Config, side: Side) -> Any:  # noqa: ANN401 (JSON)
         raise UsageError(f"{config.path}: {key}: {path} is not JSON: {error}") from None
 
 
-def side_fields(config: Config, side: Side, schema: Any) -> Fields:  # noqa: ANN401 (JSON)
-    """The field map of a side.
-
-    A schema of one's own without a field map is read by the default names; then it may have a
-    kind, but need not.
-    """
-    table = config.side(side)
-    names = table.fields
-    kind = names.kind
-    if table.fields_ is None and isinstance(schema, dict):
-        there = {field.get("name") for field in schema.get("fields", ()) if isinstance(field, dict)}
-        kind = kind if kind in there else None
-    units = TimeUnits(table.time_unit, table.time_unit, table.time_unit)
-    return Fields(names.id, names.ts, names.start, names.end, kind, units=units)
-
-
 def make_codec(config: Config) -> Codec:
-    """The codec of both sides. Raises UsageError naming the side whose schema does not fit."""
-    schemas = [side_schema(config, side) for side in Side]
-    left, right = (side_fields(config, side, schemas[side]) for side in Side)
+    """The codec of a command: it has no questions, but may wait for the Schema Registry.
+
+    Raises UsageError naming the side whose schema does not fit.
+    """
+    codec, schemas = worker_codec(config), job_schemas(config)
+    if schemas is None:
+        return codec
+    from app.lookups import Answered  # noqa: PLC0415 - seldom needed
+
+    assert isinstance(codec, RegistryCodec)
+    return Answered(codec, schemas)
+
+
+def worker_codec(config: Config) -> Codec:
+    """The codec of a worker: pure, so it may have questions to `job_schemas`.
+
+    Raises UsageError naming the side whose schema does not fit.
+    """
+    fields = config.fields(Side.LEFT), config.fields(Side.RIGHT)
     try:
-        return AvroCodec(([schemas[Side.LEFT]], [schemas[Side.RIGHT]]), (left, right), config.unit)
+        match config.format_.format:
+            case "json":
+                return JsonCodec(fields, config.unit)
+            case "registry":
+                return RegistryCodec(fields, config.unit)
+            case _:
+                left, right = (side_schema(config, side) for side in Side)
+                return AvroCodec(([left], [right]), fields, config.unit)
     except ValueError as error:
         raise UsageError(f"{config.path}: {error}") from None
+
+
+def job_schemas(config: Config) -> Schemas | None:
+    """The Schema Registry of a job, None where it has none. Raises UsageError, but asks nothing."""
+    if config.format_.format != "registry":
+        return None
+    from app.kafka.registry import Registry  # noqa: PLC0415 - half a second of imports
+
+    return JobSchemas(config, Registry(config))
+
+
+class JobSchemas:
+    """`app.lookups.Schemas` of a job: which subject, and which file, is whose."""
+
+    def __init__(self, config: Config, registry: Registry) -> None:
+        self._config = config
+        self._registry = registry
+        self.address = registry.address
+
+    def by_id(self, schema_id: int) -> Json | str:
+        """The schema with this id, or why there is none."""
+        from app.kafka.registry import NoSchema  # noqa: PLC0415 - as above
+
+        try:
+            return self._registry.schema(schema_id)
+        except NoSchema as why:
+            return f"written with schema {schema_id}, {why}"
+
+    def newest(self, side: Side) -> Json:
+        """The schema in the side's file, else the latest of its subject, else the default event."""
+        found = None if self._from_file(side) else self._latest(side)
+        return side_schema(self._config, side) if found is None else found[1]
+
+    def writer(self, side: Side) -> tuple[int, Json]:
+        """The same with its id; a schema that is not the subject's yet is registered."""
+        found = None if self._from_file(side) else self._latest(side)
+        if found is not None:
+            return found
+        schema = side_schema(self._config, side)
+        return self._registry.register(self._subject(side), schema), schema
+
+    def register_match(self, schema: Json) -> int:
+        """The id of a match schema, registered if need be."""
+        return self._registry.register(self._config.match_subject, schema)
+
+    def _from_file(self, side: Side) -> bool:
+        return self._config.side(side).schema_file is not None
+
+    def _subject(self, side: Side) -> str:
+        return f"{self._config.side(side).topic}-value"
+
+    def _latest(self, side: Side) -> tuple[int, Json] | None:
+        from app.kafka.registry import NoSchema  # noqa: PLC0415 - as above
+
+        try:
+            return self._registry.newest(self._subject(side))
+        except NoSchema as why:
+            raise UsageError(
+                f"the Schema Registry's subject {self._subject(side)} has a schema {why}"
+            ) from None

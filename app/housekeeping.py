@@ -79,6 +79,7 @@ class Housekeeping:
 
     def _figures(self) -> None:
         worker = self.worker
+        worker.metrics.suspect(worker.intake.suspicion.sides)
         lanes = []
         for number, lane in sorted(worker.lanes.items()):
             running = worker.running.get(number)

@@ -11,13 +11,17 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from schemas.codec import Unresolved
 from schemas.records import Side
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from app.config import Config
     from app.idleness import Idleness
     from app.kafka.inputs import Inputs, Polled
     from app.process import Running
+    from app.suspicion import Suspicion
     from schemas.codec import Codec
 
 HELD_TURNS_MAX: Final = 8
@@ -34,6 +38,9 @@ class Intake:
     inputs: Inputs
     idleness: Idleness
     running: dict[int, Running]
+    suspicion: Suspicion
+    look_up: Callable[[Unresolved], None]
+    """Has schemas looked up; `resume` says that more are known."""
 
     def accept(self, polled: Polled, now: int | None) -> None:
         """Decode what came for running lanes, and note which sides are read to their end.
@@ -51,9 +58,14 @@ class Intake:
                 if not running.held[side]:
                     self.inputs.flow(side, lane, running.expected[side])
                 continue
-            running.expected[side] = offsets[-1] + 1
             running.drained[side] = False
-            parts = self.codec.decode_batch(side, values)
+            try:
+                parts = self.codec.decode_batch(side, values)
+            except Unresolved as unresolved:
+                self._give_back(running, side, unresolved)
+                continue
+            running.expected[side] = offsets[-1] + 1
+            self.suspicion.look(side, parts[-1])
             records = zip(offsets, keys, parts, messages, strict=True)
             running.inbox.push(side, islice(records, known, None), now)
             self.idleness.heard(side, lane)
@@ -63,7 +75,7 @@ class Intake:
         for (side, lane), offset in polled.ends.items():
             ended = self.running.get(lane)
             # An end below what was taken is of an earlier fetch.
-            if ended is not None and offset >= ended.expected[side]:
+            if ended is not None and offset >= ended.expected[side] and not ended.unread[side]:
                 ended.drained[side] = True
                 self.idleness.ended(side, lane, offset)
 
@@ -74,9 +86,30 @@ class Intake:
         the two.
         """
         for side in Side:
+            if running.unread[side]:
+                continue
             if running.held[side] and running.inbox.waiting(side) < self._held_max() // 4:
                 running.held[side] = False
                 self.inputs.flow(side, running.lane, running.expected[side])
+
+    def resume(self) -> None:
+        """More schemas are known: whoever waited for some tries again."""
+        for running in self.running.values():
+            running.waits = False
+            for side in Side:
+                if running.unread[side]:
+                    running.unread[side] = False
+                    if not running.held[side]:
+                        self.inputs.flow(side, running.lane, running.expected[side])
+
+    def _give_back(self, running: Running, side: Side, unresolved: Unresolved) -> None:
+        """Records whose schemas are not known are read again once they are.
+
+        They are not kept: nobody knows how long that takes, and the other side goes on being read.
+        """
+        running.unread[side] = True
+        self.inputs.hold(side, running.lane)
+        self.look_up(unresolved)
 
     def _held_max(self) -> int:
         """Records one side of one lane may have waiting before its fetching stops."""

@@ -20,6 +20,7 @@ from app.effects import (
     Counts,
     Decisions,
     Effects,
+    Match,
     MatchValue,
     counts_of,
     directory_changes,
@@ -28,6 +29,7 @@ from app.effects import (
     without_dropped,
 )
 from app.validity import Limits, fault_of, limits_of, rejected
+from schemas.codec import Unresolved
 from schemas.records import Arrival, Event, Fault, Kind, Reason, Rejected, event_of
 from state.checkpoint import Bucket, Watermarks
 from state.keys import LIVE, MET, REMEMBERED, RETRACTED, Row, row_size
@@ -113,7 +115,8 @@ def join(
     Of `lane` only the windows change; call `settle` once the effects are committed, `abandon`
     when they are not. `now` is the wall clock in the job's unit, for `max_future`. `counting`
     says which sides are not idle; a turn without records can move the watermark by it.
-    `changelog_position` is the next offset of the lane's changelog.
+    `changelog_position` is the next offset of the lane's changelog. Raises Unresolved, with nothing
+    changed, where a match cannot be written yet.
     """
     assert lane.windows.span == settings.span, "the span of a state never changes"
     limits = limits_at(settings, now)
@@ -129,7 +132,7 @@ def join(
     )
     watermarks, taken = _decide(turn, records, limits, lane.watermarks, counting)
     rows, figures = stored_rows(decisions, lane.windows)
-    matches, too_large = emitted(decisions.pairs, settings.match_value, settings.match_bytes_max)
+    matches, too_large = _emitted(lane, decisions, settings)
     rejects = decisions.rejects + too_large
 
     changes = directory_changes(lane.buckets, figures, changelog_position)
@@ -153,6 +156,16 @@ def join(
         touched=decisions.touched(),
         counts=counts_of(decisions, matches, rejects, expired),
     )
+
+
+def _emitted(
+    lane: LaneState, decisions: Decisions, settings: JoinSettings
+) -> tuple[list[Match], list[Rejected]]:
+    try:
+        return emitted(decisions.pairs, settings.match_value, settings.match_bytes_max)
+    except Unresolved:
+        lane.windows.forget(decisions.touched())
+        raise
 
 
 def settle(lane: LaneState, effects: Effects) -> None:

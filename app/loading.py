@@ -7,14 +7,15 @@ fit the side's schema ends the load with its line, and with how many rows came b
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fastavro.schema import SchemaParseException, expand_schema
 
 from app.conversion import RecordConversion, Unfit
 from app.datafiles import DataFile, open_data
 from app.errors import UsageError
-from app.formats import make_codec, side_schema
+from app.formats import make_codec
+from app.json_rows import JsonRows
 from app.kafka.cluster import Cluster
 from app.kafka.load import Loader, RecordTooLarge
 from app.progress import progress
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from app.config import Config
     from app.datafiles import Row
     from app.progress import Advance
+    from schemas.codec import Codec
     from schemas.records import Side
 
 _PROGRESS_EVERY = 1_000
@@ -38,8 +40,8 @@ def load_file(config: Config, side: Side, path: Path, key: str, form: str | None
 
     `key` names the column of the join key. Raises UsageError, Unreachable or Crash.
     """
-    conversion = row_conversion(config, side)
     codec = make_codec(config)
+    conversion = row_conversion(config, side, codec, key)
     topic = config.side(side).topic
     started = time.monotonic()
     with open_data(path, form) as data:
@@ -62,11 +64,22 @@ def load_file(config: Config, side: Side, path: Path, key: str, form: str | None
     )
 
 
-def row_conversion(config: Config, side: Side) -> RecordConversion:
-    """How rows of a file become records of a side. Raises UsageError on a schema that is wrong."""
-    schema = side_schema(config, side)
+class Conversion(Protocol):
+    """Turns rows of a file (column -> value) into records."""
+
+    def record(self, row: Mapping[str, object]) -> dict[str, Any]:
+        """One record. Raises Unfit."""
+
+
+def row_conversion(config: Config, side: Side, codec: Codec, key: str = "key") -> Conversion:
+    """How rows of a file become records of a side; `key` is the column of the join key.
+
+    Raises UsageError on a schema that is wrong.
+    """
+    if config.format_.format == "json":
+        return JsonRows(config.fields(side), key)
     try:
-        expanded: Any = expand_schema(schema)
+        expanded: Any = expand_schema(codec.side_schema(side))
     except (SchemaParseException, KeyError, TypeError) as error:
         raise UsageError(f"{side.name.lower()}.schema is not an Avro schema: {error}") from None
     return RecordConversion(expanded)
@@ -98,7 +111,7 @@ def _load(
 def _encoded(
     row: Row,
     key: str,
-    conversion: RecordConversion,
+    conversion: Conversion,
     encode: Callable[[dict[str, object]], bytes],
 ) -> tuple[bytes | None, bytes]:
     if key not in row.values:

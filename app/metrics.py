@@ -20,7 +20,7 @@ from prometheus_client import (
 from schemas.records import Side
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from app.effects import Counts
 
@@ -61,6 +61,7 @@ class Metrics:
         def gauge(name: str, text: str, *labels: str) -> Gauge:
             return Gauge(f"spanjoin_{name}", text, ("lane", *labels), registry=registry)
 
+        self._suspect = _suspect(registry)
         self._records = counter("records", "Input records taken", "side")
         self._rejects = counter("rejects", "Input records rejected", "reason")
         self._counters: Mapping[str, Counter] = {
@@ -121,6 +122,11 @@ class Metrics:
         for reason, number in counts.rejected.items():
             self._rejects.labels(label, str(reason)).inc(number)
 
+    def suspect(self, sides: Collection[Side]) -> None:
+        """Show which sides' times look like another unit."""
+        for side in Side:
+            self._suspect.labels(_SIDES[side]).set(side in sides)
+
     def turn(self, seconds: float, commit_seconds: float) -> None:
         """Observe one committed turn of the worker."""
         self._turn_seconds.observe(seconds)
@@ -144,6 +150,11 @@ class Metrics:
         """Drop every series of a lane that has left."""
         for metric in self._by_lane:
             metric.remove_by_labels({"lane": str(lane)})
+
+
+def _suspect(registry: CollectorRegistry) -> Gauge:
+    text = "1 if a side's times look like another unit than the declared one"
+    return Gauge("spanjoin_suspect_time_unit", text, ("side",), registry=registry)
 
 
 def _show(gauge: Gauge, labels: tuple[str, ...], value: int | None) -> None:

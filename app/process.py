@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from app.join import Effects, JoinSettings, LaneState, abandon, join, settle
 from app.merge import Inbox
+from schemas.codec import Unresolved
 from schemas.records import Side
 from state.checkpoint import Watermarks
 
@@ -46,6 +47,10 @@ class Running:
     """Per side, whether its newest signal was the partition's end."""
     held: list[bool] = field(default_factory=lambda: [False, False])
     """Per side, whether fetching is paused because too much waits."""
+    unread: list[bool] = field(default_factory=lambda: [False, False])
+    """Per side, whether records were given back unread, until their schemas are known."""
+    waits: bool = False
+    """Whether the next turn has to wait for a match schema."""
 
     def __post_init__(self) -> None:
         self.inbox = Inbox(self.settings, self.checkpoint.watermarks)
@@ -121,17 +126,24 @@ def resumed(kept: Running | None, store: Stored, layout: Layout) -> LaneState:
 
 
 def plan_turn(running: Running, moment: Moment, counting: tuple[bool, bool]) -> Plan | None:
-    """Take what may be taken from the inbox and join it; None if there is nothing to commit."""
+    """Take what may be taken from the inbox and join it; None if there is nothing to commit.
+
+    Raises Unresolved, with everything as it was, where a match has to wait for its schema.
+    """
     drained = (running.drained[Side.LEFT], running.drained[Side.RIGHT])
     records = running.inbox.take(moment.limit, drained, moment.max_skew)
-    effects = join(
-        running.state,
-        records,
-        running.settings,
-        moment.now,
-        counting,
-        running.changelog_position,
-    )
+    try:
+        effects = join(
+            running.state,
+            records,
+            running.settings,
+            moment.now,
+            counting,
+            running.changelog_position,
+        )
+    except Unresolved:
+        running.inbox.put_back(records)
+        raise
     if not records and not effects.changed:
         return None
     if effects.taken < len(records):

@@ -22,6 +22,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from app.rows import plain
+from schemas.codec import Unresolved
 from schemas.match_id import match_id
 from schemas.partition import lane_of
 from schemas.records import Side
@@ -93,8 +94,11 @@ class Questions:
         running: Mapping[int, Running],
         codec: Codec,
         prove: Callable[[list[int]], None],
+        look_up: Callable[[Unresolved], None],
     ) -> None:
         """Answer what waits. `prove` commits a transaction over lanes, and raises if it does not.
+
+        `look_up` has schemas that rows were written with looked up, for when it is asked again.
 
         Raises what `prove` raises, but for NotAnswered: that is an answer. In both cases the
         questions that needed the proof are refused.
@@ -110,6 +114,10 @@ class Questions:
                 answer = describe(owned, question.key, codec)
             except NotAnswered as refusal:
                 question.refuse(refusal)
+                continue
+            except Unresolved as unresolved:
+                look_up(unresolved)
+                question.refuse(NotAnswered(f"{unresolved} has to be looked up"))
                 continue
             if question.linearizable:
                 unproven.append((question, answer))

@@ -66,7 +66,7 @@ class Csv:
 
     def write(self, row: Row) -> None:
         """Write a line."""
-        flat = flatten(row)
+        flat = {**row, **flatten(row)}
         self._writer.writerow([_cell(flat.get(column)) for column in self._columns])
 
     def close(self) -> None:
@@ -85,7 +85,7 @@ class Parquet:
 
     def write(self, row: Row) -> None:
         """Hold the row until a row group is full."""
-        self._rows.append(flatten(row))
+        self._rows.append({**row, **flatten(row)})
         if len(self._rows) >= ROWS_PER_GROUP:
             self._writer.write(self._rows)
             self._rows = []

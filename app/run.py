@@ -33,7 +33,7 @@ from app.errors import (
     UsageError,
 )
 from app.figures import unready
-from app.formats import make_codec
+from app.formats import job_schemas, worker_codec
 from app.housekeeping import Housekeeping
 from app.kafka.authority import Authority
 from app.kafka.transactions import Limits, Topics, Transactions, producer_properties
@@ -123,6 +123,8 @@ class Process:
             return f"the broker does not answer: {self.housekeeping.away}"
         if self.worker is not None and self.worker.inputs.unreachable:
             return "no broker can be reached"
+        if self.worker is not None and self.worker.lookups.trouble is not None:
+            return self.worker.lookups.trouble
         return unready(dict(self.worker.lanes)) if self.worker is not None else "starting"
 
 
@@ -222,7 +224,8 @@ def _worker(
             process.reached,
         ),
         authority=authority,
-        codec=make_codec(config),
+        codec=worker_codec(config),
+        schemas=job_schemas(config),
         layout=connected.layout,
         limits=connected.limits,
         resources=Resources(int(memory * BLOCK_CACHE_SHARE), WRITE_BUFFER_BYTES),

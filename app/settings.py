@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationIn
 from pydantic_core import PydanticUndefined
 
 from app import units
+from schemas.times import RFC3339
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +26,8 @@ Unit = Literal["ms", "us", "ns", "none"]
 _LEGAL_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]+")
 _TOPIC_LENGTH_MAX: Final = 249  # the broker's own limit
 _OR_OFF: Final = 'duration, or events\' unit, or "off"'
+TIMES: Final = ("ts", "start", "end")
+TIME_UNITS: Final = ("s", "ms", "us", "ns", "none", RFC3339)
 JOB_NAME_LENGTH_MAX: Final = _TOPIC_LENGTH_MAX - len("-changelog")
 
 
@@ -55,6 +58,14 @@ def _size(value: object) -> object:
     return value
 
 
+def _time_unit(value: object) -> object:
+    said = value if isinstance(value, dict) else {"ts": value}
+    if not said or set(said) - set(TIMES) or not set(said.values()) <= set(TIME_UNITS):
+        units_ = ", ".join(f'"{unit}"' for unit in TIME_UNITS)
+        raise ValueError(f"must be one of {units_}, or a table of them for ts, start and end")
+    return value
+
+
 def _topic(value: object) -> object:
     if not isinstance(value, str):
         raise ValueError(f"must be a string, but is {value!r}")  # noqa: TRY004 (pydantic's)
@@ -77,6 +88,9 @@ Duration = Annotated[int | str, BeforeValidator(_duration)]
 
 ClockDuration = Annotated[int | str, BeforeValidator(_clock_duration)]
 """A time of the clock: an integer is in ms, whatever the events' unit."""
+
+TimeUnit = Annotated[str | dict[str, str], BeforeValidator(_time_unit)]
+"""The unit of all times of a side, or of each."""
 
 Size = Annotated[int | str, BeforeValidator(_size)]
 Whole = Annotated[int, BeforeValidator(_whole)]
@@ -119,8 +133,16 @@ class SideTable(Table):
         None, "file", "the Avro schema of its values; without it the default event", alias="schema"
     )
     fields_: FieldNames | None = Field(None, alias="fields", description="the field map")
-    time_unit: Literal["s", "ms", "us", "ns", "none"] | None = setting(
-        None, "", "the unit of its times; the job's if not said, and never finer"
+    kinds: dict[str, Literal["insert", "retract", "watermark"]] | None = setting(
+        None,
+        "",
+        "a table: what the kind field may say, and whether that is insert, retract or watermark",
+    )
+    time_unit: TimeUnit | None = setting(
+        None,
+        "",
+        "the unit of its times, or a table with one for each of ts, start and end; the job's "
+        "if not said, and never finer",
     )
 
     @property
@@ -142,7 +164,19 @@ class OutputTable(Table):
 class SchemaTable(Table):
     """`[schema]`: how values are encoded."""
 
-    format: Literal["avro"] = setting("avro", "", "the encoding of values on both sides")
+    format: Literal["avro", "json", "registry"] = setting(
+        "avro", "", "the encoding of values on both sides"
+    )
+    registry: dict[str, Any] = Field(
+        default_factory=dict,
+        # It may hold passwords.
+        repr=False,
+        description="any property of confluent-kafka's SchemaRegistryClient; url is mandatory "
+        'with format = "registry"',
+    )
+    subject: str = setting(
+        "", "", "the subject that match schemas are registered under; output.topic and -value"
+    )
 
 
 class JoinTable(Table):

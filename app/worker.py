@@ -18,12 +18,13 @@ from app.copies import Copies
 from app.errors import Crash, Renew
 from app.idleness import Idleness
 from app.intake import Intake
-from app.join import JoinSettings
 from app.kafka.changelog import RestoreReader
 from app.kafka.inputs import Inputs
 from app.kafka.producers import Producers
 from app.kafka.transactions import LaneWrite, Limits, Transactions, Written
+from app.lookups import Lookups
 from app.ownership import Identity, claim, release
+from app.pace import Pace
 from app.process import (
     Moment,
     Plan,
@@ -33,33 +34,29 @@ from app.process import (
     plan_turn,
     resumed,
     settle_turn,
-    timestamped,
 )
 from app.questions import NotAnswered
 from app.steps import Reached, nobody
+from app.suspicion import Suspicion
+from app.writes import join_settings, lane_write
 from rebalance.lanes import Lane
 from rebalance.phases import Signal
 from rebalance.takeover import Takeovers
+from schemas.codec import Unresolved
 from schemas.records import Side
-from state.checkpoint import Checkpoint, Layout, encode_turn
 from state.disk import StoreError
 
 if TYPE_CHECKING:
     from app.config import Config
     from app.kafka.authority import Authority
+    from app.lookups import Schemas
     from app.metrics import Metrics
     from app.questions import Questions
     from schemas.codec import Codec
+    from state.checkpoint import Checkpoint, Layout
     from state.store import Resources
 
-TURN_TARGET_S: Final = 0.25
-"""A turn that took longer takes fewer records next time, so that transactions stay short."""
-LIMIT_MIN: Final = 100
 CLOSE_TIMEOUT_S: Final = 3.0
-CHANGELOG_SPARE_BYTES: Final = 64 * 1024
-"""Room for checkpoint and directory beside the largest row in one changelog record."""
-RECORD_SPARE_BYTES: Final = 4 * 1024
-"""Room for what the client and the broker put around a record."""
 
 _log: Final = structlog.get_logger()
 
@@ -79,6 +76,8 @@ class Worker:
     threads: Executor
     questions: Questions
     metrics: Metrics
+    schemas: Schemas | None = None
+    """Answers what the codec has to ask, if it has."""
     accept_bounds: bool = False
     reached: Reached = nobody
     """Told of every step; see `app.steps`."""
@@ -89,25 +88,35 @@ class Worker:
     producers: Producers = field(init=False)
     inputs: Inputs = field(init=False)
     idleness: Idleness = field(init=False)
+    lookups: Lookups = field(init=False)
     intake: Intake = field(init=False)
     takeovers: Takeovers = field(init=False)
     reader: RestoreReader = field(init=False)
     copies: Copies = field(init=False)
+    pace: Pace = field(init=False)
     _kept: dict[int, Running] = field(default_factory=dict)
     """Lanes that are restored without a new assignment, as they ran before."""
     _renew: str | None = None
     """Why the producer must be thrown away, once the current poll is over."""
-    _limit: int = 0
     _busy: bool = False
     """Whether the last step did something, so that the next poll need not wait."""
 
     def __post_init__(self) -> None:
-        self._limit = self.config.turn.max_records
+        self.pace = Pace(self.config.turn.max_records)
         self.producers = Producers(self.transactions, self.authority, self.threads)
         self.inputs = Inputs(self.config, self.identity.worker, self)
         self.reader = RestoreReader(self.config, self.identity.worker)
         self.idleness = Idleness(self.config, self.authority, self.threads)
-        self.intake = Intake(self.config, self.codec, self.inputs, self.idleness, self.running)
+        self.lookups = Lookups(self.codec, self.schemas, self.threads)
+        self.intake = Intake(
+            config=self.config,
+            codec=self.codec,
+            inputs=self.inputs,
+            idleness=self.idleness,
+            running=self.running,
+            suspicion=Suspicion(self.config),
+            look_up=self.lookups.ask,
+        )
         self.takeovers = Takeovers(
             lanes=self.lanes,
             reader=self.reader,
@@ -141,7 +150,7 @@ class Worker:
         self.intake.accept(polled, self._now())
         try:
             self._busy = self._round() or bool(polled.records)
-            self.questions.serve(self.running, self.codec, self._prove)
+            self.questions.serve(self.running, self.codec, self._prove, self.lookups.ask)
         except Renew as renew:
             self._start_over(str(renew))
 
@@ -149,6 +158,8 @@ class Worker:
         """Take over, claim, join; returns whether a turn was committed."""
         if self._renew is not None:
             raise Renew(self._renew)
+        if self.lookups.step():
+            self.intake.resume()
         ready = self.takeovers.step()
         if not (self.producers.ready() and self.inputs.member()):
             # Nothing can be committed now; between two memberships the next poll will tell.
@@ -238,7 +249,9 @@ class Worker:
             running = Running(
                 lane=lane.number,
                 checkpoint=plan.checkpoint,
-                settings=self._join_settings(plan.checkpoint.layout),
+                settings=join_settings(
+                    self.config, self.codec, self.limits, plan.checkpoint.layout
+                ),
                 state=state,
                 changelog_first=written[lane.number].first,
                 changelog_position=written[lane.number].position,
@@ -264,17 +277,6 @@ class Worker:
         identity = replace(self.identity, writer=self.transactions.writer)
         return claim(lane.checkpoint, lane.bound, self.layout, self.config.start, identity)
 
-    def _join_settings(self, layout: Layout) -> JoinSettings:
-        return JoinSettings(
-            lateness=layout.lateness,
-            max_interval=layout.max_interval,
-            span=layout.span,
-            max_future=self.config.max_future,
-            match_bytes_max=self.limits.output,
-            row_bytes_max=self.limits.changelog - CHANGELOG_SPARE_BYTES,
-            match_value=self.codec.match_value,
-        )
-
     def _turn(self) -> bool:
         """Join what may be joined now, in one transaction over all running lanes."""
         started = time.monotonic()
@@ -282,7 +284,7 @@ class Worker:
         plans = [
             plan
             for running in self.running.values()
-            if (plan := plan_turn(running, moment, self.idleness.counting(running.lane)))
+            if not running.waits and (plan := self._plan(running, moment))
         ]
         if not plans:
             return False
@@ -290,7 +292,7 @@ class Worker:
         try:
             written = self._commit(plans)
         except Renew:
-            self._limit = max(self._limit // 2, LIMIT_MIN)
+            self.pace.failed()
             for plan in plans:
                 abandon_turn(self.running[plan.lane], plan)
             raise
@@ -303,8 +305,17 @@ class Worker:
         bound_windows(self.running.values(), self.config.state.cache_memory_bytes)
         ended = time.monotonic()
         self.metrics.turn(ended - started, ended - joined)
-        self._adapt(ended - started)
+        self.pace.took(ended - started)
         return True
+
+    def _plan(self, running: Running, moment: Moment) -> Plan | None:
+        """The lane's part of the turn; None where it has none, or has to wait for a schema."""
+        try:
+            return plan_turn(running, moment, self.idleness.counting(running.lane))
+        except Unresolved as unresolved:
+            running.waits = True
+            self.lookups.ask(unresolved)
+            return None
 
     def _now(self) -> int | None:
         return self.config.now_in_unit(time.time() * 1000)
@@ -315,7 +326,7 @@ class Worker:
             owner=self.identity.worker,
             address=self.identity.address,
             writer=self.transactions.writer,
-            limit=self._limit,
+            limit=self.pace.limit,
             max_skew=self.config.max_skew,
         )
 
@@ -325,36 +336,14 @@ class Worker:
         Raises Renew (only the changelog knows what counts), Crash, StoreError.
         """
         now_ms = int(time.time() * 1000)
-        written = self.transactions.write(
-            [self._lane_write(plan, now_ms) for plan in plans], self.inputs.metadata
-        )
+        writes = [lane_write(plan, self.config, self.limits, now_ms) for plan in plans]
+        written = self.transactions.write(writes, self.inputs.metadata)
         for plan in plans:
             # If this fails the process ends: the changelog has the turn.
             store = self.lanes[plan.lane].opened
             store.apply(plan.rows, plan.buckets, plan.checkpoint, written[plan.lane].position)
         self.reached(f"{plans[0].kind}.stored")
         return written
-
-    def _lane_write(self, plan: Plan, now_ms: int) -> LaneWrite:
-        checkpoint, effects = plan.checkpoint, plan.effects
-        bytes_max = self.limits.changelog - RECORD_SPARE_BYTES
-        return LaneWrite(
-            lane=plan.lane,
-            kind=plan.kind,
-            changelog=encode_turn(checkpoint, plan.rows, plan.buckets, bytes_max),
-            positions=(checkpoint.left_position, checkpoint.right_position),
-            matches=timestamped(effects.matches, self.config.ticks_per_ms, now_ms)
-            if effects is not None
-            else (),
-            rejects=effects.rejects if effects is not None else (),
-        )
-
-    def _adapt(self, turn_s: float) -> None:
-        """Keep transactions well below their time-out, whatever the number of matches."""
-        if turn_s > TURN_TARGET_S:
-            self._limit = max(int(self._limit * TURN_TARGET_S / turn_s), LIMIT_MIN)
-        elif self._limit < self.config.turn.max_records:
-            self._limit = min(self._limit * 2, self.config.turn.max_records)
 
     def _start_over(self, why: str) -> None:
         """The last transaction failed: only the changelog knows whether it counts.

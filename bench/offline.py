@@ -34,7 +34,8 @@ from app.kafka.inputs import Inputs, Polled
 from app.kafka.transactions import Limits, Topics, Transactions
 from app.process import Moment, Running, bound_windows, plan_turn, settle_turn, timestamped
 from app.run import BLOCK_CACHE_SHARE, WRITE_BUFFER_BYTES
-from app.worker import CHANGELOG_SPARE_BYTES, RECORD_SPARE_BYTES
+from app.suspicion import Suspicion
+from app.writes import CHANGELOG_SPARE_BYTES, RECORD_SPARE_BYTES
 from bench.bare import MESSAGE_BYTES_MAX
 from bench.systems import Place, job_file
 from bench.workload import Workload
@@ -89,7 +90,15 @@ class Offline:
         self.codec = make_codec(config)
         idleness = Idleness(config, None, None)  # type: ignore[arg-type] # It is off.
         self.inputs = Inputs(config, "offline", None)  # type: ignore[arg-type] # Nothing moves.
-        self.intake = Intake(config, self.codec, self.inputs, idleness, self.running)
+        self.intake = Intake(
+            config,
+            self.codec,
+            self.inputs,
+            idleness,
+            self.running,
+            Suspicion(config),
+            lambda _: None,  # Avro has no questions.
+        )
         self.producer = Producer(
             {
                 "bootstrap.servers": "127.0.0.1:1",

@@ -62,6 +62,7 @@ class AvroCodec:
             for side in schemas
             for schema in side
         }
+        self._side_schemas = [side[0] for side in schemas]
         self._match_schema = match_schema(schemas[Side.LEFT][0], schemas[Side.RIGHT][0])
         self._match_headers: dict[bytes, bytes] = {}
         self._match_readers: dict[bytes, Json] = {}
@@ -121,6 +122,10 @@ class AvroCodec:
     def match_schema(self) -> dict[str, Any]:
         """The schema of matches of newly written records."""
         return self._match_schema
+
+    def side_schema(self, side: Side) -> Json:
+        """The schema of newly written records of a side."""
+        return self._side_schemas[side]
 
     def match_columns(self) -> list[tuple[str, Any]]:
         """The fields of both sides, each with its side's name before it."""

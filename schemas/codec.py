@@ -23,18 +23,38 @@ class UnknownSchema(ValueError):
 class Unresolved(Exception):
     """Not to be said before a question outside is answered; nothing was changed.
 
-    `schemas`: ids of writer schemas. `pairs`: ids of the writer schemas (left, right) whose
-    match schema has no id yet.
+    `schemas`: ids of writer schemas. `pairs`: ids of two writer schemas (left, right) whose match
+    schema has no known id. `newest`: sides the schema of whose new records is not known;
+    `writers`: sides for which it has to be registered, too.
     """
 
     def __init__(
         self,
         schemas: Iterable[int] = (),
         pairs: Iterable[tuple[int, int]] = (),
+        newest: Iterable[Side] = (),
+        writers: Iterable[Side] = (),
     ) -> None:
         self.schemas = frozenset(schemas)
         self.pairs = frozenset(pairs)
-        super().__init__(f"schemas {sorted(self.schemas)}, pairs {sorted(self.pairs)}")
+        self.newest = frozenset(newest)
+        self.writers = frozenset(writers)
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        found = [f"schema {schema_id}" for schema_id in sorted(self.schemas)]
+        found += [f"the match of schemas {left} and {right}" for left, right in sorted(self.pairs)]
+        found += [f"the schema of {side.name.lower()}" for side in self.newest | self.writers]
+        return ", ".join(found)
+
+    def and_also(self, other: Unresolved) -> Unresolved:
+        """Both questions in one."""
+        return Unresolved(
+            self.schemas | other.schemas,
+            self.pairs | other.pairs,
+            self.newest | other.newest,
+            self.writers | other.writers,
+        )
 
 
 class Codec(Protocol):
@@ -55,8 +75,14 @@ class Codec(Protocol):
     def match_schema(self) -> dict[str, Any]:
         """What matches of newly written records look like, as people are shown it."""
 
+    def side_schema(self, side: Side) -> Any:  # noqa: ANN401 (JSON)
+        """What newly written records of a side look like, as people are shown it."""
+
     def match_columns(self) -> list[tuple[str, Any]]:
-        """The columns (name, Avro type) of a match in a table; the names begin with "id"."""
+        """The columns (name, Avro type) of a match in a table, the id first.
+
+        A type that is none of Avro's says that its values are shown as JSON texts.
+        """
 
     def decode_match(self, value: bytes) -> dict[str, Any]:
         """A match as a dictionary: start, end, and the two inputs as left and right.

@@ -29,7 +29,8 @@ class Fields(NamedTuple):
     """Which fields of a side's records the join reads, and how.
 
     Several may be the same field. Without `kind` every record is an INSERT. `kinds`: the words
-    that the kind may be, and what each stands for.
+    that the kind may be, and what each stands for. `kind_may_miss`: where no schema says which
+    fields there are, a record without that field is an INSERT.
     """
 
     id: str = "id"
@@ -39,3 +40,4 @@ class Fields(NamedTuple):
     kind: str | None = "kind"
     kinds: Mapping[str, int] = KINDS
     units: TimeUnits = TimeUnits()
+    kind_may_miss: bool = False

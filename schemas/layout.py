@@ -24,7 +24,7 @@ _TEXT: Final = frozenset(["string"])
 _SYMBOL: Final = frozenset(["string", "enum"])
 _INSERT: Final = int(Kind.INSERT)
 
-_UNITS: Final[Mapping[tuple[str, str], str]] = {
+_UNITS: Final[Mapping[tuple[str, str | None], str]] = {
     ("int", "date"): "d",
     **{
         ("long", f"{local}timestamp-{name}"): unit
@@ -53,13 +53,14 @@ class Layout:
     `read` has to decide.
     """
 
-    __slots__ = ("_fields", "_header_size", "_order", "_plan", "_scales", "extract")
+    __slots__ = ("_header_size", "_kinds", "_order", "_plan", "_scales", "extract")
 
     def __init__(self, schema: Json, fields: Fields, unit: str, header_size: int) -> None:
         """`unit` is the job's. Raises ValueError where the schema does not fit."""
         try:
             parsed: Any = parsed_schema(schema)
             named = parsed["__named_schemas"] if isinstance(parsed, dict) else {}
+            fields = _fields_in(parsed, fields)
             wanted = _wanted(fields)
             self._plan: Plan = plan_of(parsed, named, wanted)
             self._scales = _scales(parsed, fields, unit)
@@ -67,7 +68,7 @@ class Layout:
             quick = extractor_of(fields_of(parsed, named), header_size, names)
         except (SchemaParseException, TypeError, KeyError) as error:
             raise ValueError(str(error)) from error
-        self._fields = fields
+        self._kinds = fields.kinds
         self._header_size = header_size
         self._order = _order([field["name"] for field in parsed["fields"]], wanted, fields)
         self.extract: Extract = quick or self.read
@@ -76,7 +77,7 @@ class Layout:
         """The parts of a Kafka value, header included. Raises Malformed."""
         found = read_fields(self._plan, value, self._header_size)
         order, scales = self._order, self._scales
-        kind = _INSERT if order.kind is None else self._kind(found[order.kind])
+        kind = _INSERT if order.kind is None else kind_of(found[order.kind], self._kinds)
         return (
             found[order.end] * scales[2],
             found[order.start] * scales[1],
@@ -85,9 +86,6 @@ class Layout:
             kind,
             value,
         )
-
-    def _kind(self, name: str) -> int:
-        return kind_of(name, self._fields.kinds)
 
 
 def kind_of(name: str, kinds: Mapping[str, int]) -> int:
@@ -104,6 +102,14 @@ def parsed_schema(schema: Json) -> Json:
         return fastavro.parse_schema(schema)
     except UnknownType as error:
         raise ValueError(f"unknown type {error}") from error
+
+
+def _fields_in(schema: Json, fields: Fields) -> Fields:
+    """The fields without the kind, where the schema has none and need not."""
+    if not fields.kind_may_miss or not isinstance(schema, dict):
+        return fields
+    there = [field["name"] for field in schema.get("fields", ())]
+    return fields if fields.kind in there else fields._replace(kind=None)
 
 
 def _wanted(fields: Fields) -> dict[str, frozenset[str]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 Json = Any
 """A schema as JSON gives it: a name, a list (union), or a dictionary."""
@@ -58,6 +58,25 @@ def columns_of(match: Json) -> list[tuple[str, Json]]:
         else:
             columns.append((name, kind))
     return columns
+
+
+def inlined(schema: Json, referenced: Iterable[Json]) -> Json:
+    """The schema with the types of other schemas, which it names, defined where it first does."""
+    defined: dict[str, Json] = {}
+    for each in referenced:
+        defined |= dict(_definitions(_absolute(each, NAMESPACE)))
+    placed: set[str] = set()
+
+    def place(part: Json) -> Json:
+        if isinstance(part, str) and part in defined and part not in placed:
+            part = defined[part]
+        if isinstance(part, dict) and part["type"] in _NAMED:
+            if part["name"] in placed:
+                return part["name"]
+            placed.add(part["name"])
+        return _with_parts(part, place)
+
+    return place(_absolute(schema, NAMESPACE))
 
 
 def without_logical_types(schema: Json) -> Json:

@@ -26,11 +26,13 @@ import app.intake
 import app.kafka.authority
 import app.kafka.changelog
 import app.kafka.transactions
+import app.pace
 import app.run
 import app.worker
+import app.writes
 import rebalance.fence
 import rebalance.takeover
-from app.formats import make_codec
+from app.formats import worker_codec
 from app.process import plan_turn
 from rebalance.lanes import Lane
 from state.disk import StoreFull
@@ -61,8 +63,8 @@ TIMES: Final[tuple[tuple[Any, str, float], ...]] = (
     (app.kafka.changelog, "_TAIL_TIMEOUT_S", 1.0),
     (rebalance.fence, "RELEASE_MARKER_WAIT_MS", 400),
     (rebalance.takeover, "STALL_MS", 600),
-    (app.worker, "CHANGELOG_SPARE_BYTES", 1024),
-    (app.worker, "LIMIT_MIN", 1),
+    (app.writes, "CHANGELOG_SPARE_BYTES", 1024),
+    (app.pace, "LIMIT_MIN", 1),
     (app.intake, "HELD_MIN", 5),
     (app.housekeeping, "TRUNCATE_EVERY_S", 1.0),
     (app.housekeeping, "WATCH_EVERY_S", 2.0),
@@ -119,7 +121,7 @@ def patched(broker: Broker, lanes: int, counted: Counted) -> Iterator[None]:
             patch.setattr(module, name, value)
         patch.setattr(app.worker, "Lane", _lane)
         patch.setattr(app.run, "prepare_topics", lambda _config: lanes)
-        patch.setattr(app.run, "make_codec", codec_of)
+        patch.setattr(app.run, "worker_codec", codec_of)
         patch.setattr(app.run, "Metrics", machine.Metrics)
         patch.setattr(app.run, "Resources", lambda _cache, _buffer: RESOURCES)
         patch.setattr(app.worker, "plan_turn", _noting(plan_turn, counted))
@@ -161,7 +163,7 @@ _CODECS: Final[list[Codec]] = []
 def codec_of(config: Config) -> Codec:
     """One for all simulations: it has no state, and takes longer to make than all the rest."""
     if not _CODECS:
-        _CODECS.append(make_codec(config))
+        _CODECS.append(worker_codec(config))
     return _CODECS[0]
 
 

@@ -223,7 +223,8 @@ class TestFieldMap:
             codec = codec_of(schema, Fields("id", "ts", "ts", "ts", "op", kinds))
             values = [single_object(schema, {"id": "a", "ts": 3, "op": op}) for op in "crdu"]
             *known, unknown = codec.decode_batch(Side.LEFT, values)
-            assert [parts[4] for parts in known] == [Kind.INSERT, Kind.INSERT, Kind.RETRACT]
+            kinds_of = [parts[4] for parts in known if not isinstance(parts, Fault)]
+            assert kinds_of == [Kind.INSERT, Kind.INSERT, Kind.RETRACT]
             assert unknown == Fault(Reason.UNDECODABLE, "the kind 'u' is none of c, r, d")
 
     def test_everything_else_is_passed_over(self) -> None:

@@ -179,7 +179,15 @@ def test_unknown_keys_and_tables_are_named(tmp_path: Path, text: str, message: s
         ("join", "max_skew = 1.5", "join.max_skew must be an integer, or a duration"),
         ("left", 'time_unit = "us"', 'left.time_unit is "us", finer than unit = "ms": digits'),
         ("left", 'time_unit = "none"', 'left.time_unit is "none", which cannot be turned into'),
-        ("left", 'time_unit = "m"', "left.time_unit must be "),
+        ("left", 'time_unit = "m"', "left.time_unit must be one of"),
+        ("left", "time_unit = {}", "left.time_unit must be one of"),
+        ("left", 'time_unit = { id = "s" }', "left.time_unit must be one of"),
+        ("left", 'time_unit = { ts = "ns" }', 'left.time_unit is "ns", finer than unit = "ms"'),
+        ("left", 'time_unit = "rfc3339"', 'left.time_unit is "rfc3339", which only JSON has'),
+        ("left", 'kinds = { c = "upsert" }', 'left.kinds.c must be "insert", "retract" or'),
+        ("schema", 'format = "registry"', "schema.registry.url is missing"),
+        ("schema", 'registry.url = "http://localhost"', 'needs schema.format = "registry"'),
+        ("left", 'fields.id = "x"\nkinds.c = "insert"\nschema = "a.avsc"', "left.kinds says what"),
         ("kafka", "consumer = 1", "kafka.consumer must be a table"),
         ("kafka", "x = 1.5", "kafka.x must be a string, an integer, true or false"),
         ("kafka", "x = [1]", "kafka.x must be a string, an integer, true or false"),
@@ -248,17 +256,6 @@ def test_units(tmp_path: Path, unit: str, per_ms: int) -> None:
     assert config.max_future == 86_400_000 * per_ms
     assert config.now_in_unit(1_700_000_000_123.0) == 1_700_000_000_123 * per_ms
     assert config.ticks_per_ms == per_ms
-
-
-@pytest.mark.parametrize(
-    ("own", "unit", "scale"), [("s", "ms", 1000), ("ms", "ns", 10**6), ("us", "us", 1)]
-)
-def test_times_of_a_side_are_turned_into_the_jobs_unit(
-    tmp_path: Path, own: str, unit: str, scale: int
-) -> None:
-    text = f'unit = "{unit}"\n' + MINIMAL.replace('"l"', f'"l"\ntime_unit = "{own}"')
-    config = job(tmp_path, text)
-    assert (config.time_scale(Side.LEFT), config.time_scale(Side.RIGHT)) == (scale, 1)
 
 
 def test_idle_timeout_is_in_the_events_unit_and_never_too_short(tmp_path: Path) -> None:

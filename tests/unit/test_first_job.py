@@ -27,7 +27,8 @@ DRAINED: Final = (True, True)
 
 def records(side: Side, name: str) -> list[Pushed]:
     """The rows of a file as they come out of the side's topic."""
-    codec, conversion = make_codec(CONFIG), row_conversion(CONFIG, side)
+    codec = make_codec(CONFIG)
+    conversion = row_conversion(CONFIG, side, codec)
     with open_data(EXAMPLE / name, None) as data:
         keys, values = zip(
             *[

@@ -24,7 +24,7 @@ class Inputs:
 
 def intake_of(lane: Running, inputs: Inputs) -> Intake:
     nothing = cast("Any", None)
-    return Intake(nothing, nothing, cast("Any", inputs), nothing, {0: lane})
+    return Intake(nothing, nothing, cast("Any", inputs), nothing, {0: lane}, nothing, nothing)
 
 
 def polled(*offsets: int) -> Polled:

@@ -65,8 +65,8 @@ def row(side: Side, row_id: str, start: int, end: int) -> tuple[Side, Record]:
     return side, event(row_id, start, end, value=avro(row_id, start, end))
 
 
-def never(_lanes: list[int]) -> None:
-    raise AssertionError("no proof was asked for")
+def never(_: object) -> None:
+    raise AssertionError("nothing was asked for")
 
 
 def served(
@@ -74,7 +74,7 @@ def served(
 ) -> Future[dict[str, Any]]:
     questions = Questions(LANES)
     answer = questions.ask(KEY, linearizable=linearizable)
-    questions.serve(running, CODEC, prove)
+    questions.serve(running, CODEC, prove, never)
     return answer
 
 
@@ -128,7 +128,7 @@ def test_without_the_proof_there_is_no_answer() -> None:
     proven = questions.ask(KEY, linearizable=True)
     plain = questions.ask(KEY, linearizable=False)
     with pytest.raises(RuntimeError, match="fenced"):
-        questions.serve({LANE: running_with()}, CODEC, fenced)
+        questions.serve({LANE: running_with()}, CODEC, fenced, never)
     with pytest.raises(NotAnswered, match="could not be proven"):
         proven.result(0)
     assert plain.result(0)["lane"] == LANE
@@ -147,7 +147,7 @@ def test_a_lane_may_be_named() -> None:
     questions = Questions(LANES)
     here = questions.ask(b"placed otherwise", linearizable=False, lane=LANE)
     there = questions.ask(KEY, linearizable=False, lane=other)
-    questions.serve({LANE: running_with()}, CODEC, never)
+    questions.serve({LANE: running_with()}, CODEC, never, never)
     assert here.result(0)["lane"] == LANE
     with pytest.raises(NotAnswered, match=f"lane {other} is not running"):
         there.result(0)

@@ -1,0 +1,167 @@
+"""The Schema Registry, through the vendor's client: schemas by their ids, and ids for new ones.
+
+Every call may wait for the network, so a worker makes them on a helper thread. Invariant: that an
+id has no schema is said only where the registry itself says so; a registry that is away, busy or
+hidden behind something else is Retry, and a person's business is UsageError.
+"""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit, urlunsplit
+
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, SchemaRegistryError
+
+from app.errors import Retry, UsageError
+from schemas.match_schema import inlined
+
+if TYPE_CHECKING:
+    from app.config import Config
+    from schemas.match_schema import Json
+
+NO_SUBJECT: Final = 40401
+NO_VERSION: Final = 40402
+NO_SCHEMA: Final = 40403
+"""Error codes of a Schema Registry. A 404 without one comes from something else."""
+REFERENCES_MAX: Final = 100
+"""Schemas that one schema may refer to, directly or through others."""
+
+_DEFAULTS: Final = {
+    # The client would wait for an answer for ever.
+    "timeout": 5.0,
+    # Whoever asks asks again, and meanwhile says so.
+    "max.retries": 0,
+}
+_WHOLE: Final = frozenset(
+    ["cache.capacity", "max.retries", "retries.wait.ms", "retries.max.wait.ms"]
+)
+_REAL: Final = frozenset(["timeout", "cache.latest.ttl.sec"])
+_REFUSED: Final = frozenset([HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY])
+_WRONG_PLACE: Final = frozenset(
+    [HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND]
+)
+_AVRO: Final = "AVRO"
+
+
+class NoSchema(Exception):
+    """There is none that could be read; the text says why."""
+
+
+class Registry:
+    """The Schema Registry of a job."""
+
+    def __init__(self, config: Config) -> None:
+        """Raises UsageError where the client does not know a property."""
+        self.address = _without_login(str(config.registry["url"]))
+        properties = {name: _typed(name, value) for name, value in config.registry.items()}
+        try:
+            self._client = SchemaRegistryClient({**_DEFAULTS, **properties})
+        except Exception as error:  # noqa: BLE001
+            # Whatever it raises is about these properties; some texts repeat the address.
+            text = str(error).replace(str(config.registry["url"]), self.address)
+            raise UsageError(f"{config.path}: schema.registry: {text}") from None
+        self._answered = False
+
+    def schema(self, schema_id: int) -> Json:
+        """The schema with this id. Raises NoSchema, Retry, UsageError."""
+        try:
+            return self._avro(self._client.get_schema(schema_id))
+        except Exception as error:  # noqa: BLE001 - the HTTP client's are many
+            self._judge(error)
+        raise NoSchema("which the Schema Registry does not have")
+
+    def newest(self, subject: str) -> tuple[int, Json] | None:
+        """The id and schema of a subject's latest version; None where there is no version.
+
+        Raises NoSchema, Retry, UsageError.
+        """
+        self._client.clear_latest_caches()  # type: ignore[no-untyped-call] # It has no types.
+        try:
+            found = self._client.get_latest_version(subject)
+            assert found.schema_id is not None
+            return found.schema_id, self._avro(found.schema)
+        except Exception as error:  # noqa: BLE001 - the HTTP client's are many
+            self._judge(error)
+        return None
+
+    def register(self, subject: str, schema: Json) -> int:
+        """The id of a schema under a subject, where it may have been before.
+
+        Raises Retry, and UsageError where the registry refuses the schema.
+        """
+        text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
+        try:
+            return self._client.register_schema(subject, Schema(text, _AVRO))
+        except Exception as error:  # noqa: BLE001 - the HTTP client's are many
+            if isinstance(error, SchemaRegistryError) and error.http_status_code in _REFUSED:
+                raise UsageError(
+                    f"the Schema Registry refuses a schema for subject {subject} "
+                    f"({error.error_message}): set the subject's compatibility to NONE, or choose "
+                    "another with schema.subject"
+                ) from None
+            self._judge(error)
+        raise Retry(f"the Schema Registry at {self.address} takes no schema")
+
+    def _avro(self, schema: Schema) -> Json:
+        """A schema as JSON, with what it refers to inside. Raises NoSchema, like the client."""
+        self._answered = True
+        if schema.schema_type != _AVRO:
+            raise NoSchema(f"which is no Avro schema, but {schema.schema_type}")
+        referenced: list[Json] = []
+        self._collect(schema, referenced)
+        own = _parsed(schema)
+        return inlined(own, referenced) if referenced else own
+
+    def _collect(self, schema: Schema, found: list[Json]) -> None:
+        for reference in schema.references or ():
+            if len(found) >= REFERENCES_MAX:
+                raise NoSchema(f"which refers to more than {REFERENCES_MAX} others")
+            part = self._client.get_version(str(reference.subject), reference.version or 1).schema
+            found.append(_parsed(part))
+            self._collect(part, found)
+
+    def _judge(self, error: Exception) -> None:
+        """Returns where the registry itself has said that there is no such thing."""
+        if isinstance(error, NoSchema):
+            raise error
+        if isinstance(error, SchemaRegistryError):
+            if error.error_code in (NO_SUBJECT, NO_VERSION, NO_SCHEMA):
+                self._answered = True
+                return
+            if error.http_status_code in _WRONG_PLACE and not self._answered:
+                raise UsageError(
+                    f"there is no Schema Registry to talk to at {self.address}: it answers "
+                    f"{error.http_status_code} ({error.error_message}); correct schema.registry"
+                ) from None
+        text = " ".join(str(error).split()) or type(error).__name__
+        raise Retry(f"the Schema Registry at {self.address} does not answer: {text}") from None
+
+
+def _parsed(schema: Schema) -> Json:
+    text = schema.schema_str or ""
+    try:
+        return json.loads(text)
+    except ValueError:
+        # A primitive type may be written as its bare name.
+        return text
+
+
+def _typed(name: str, value: object) -> Any:  # noqa: ANN401 (the client's)
+    """A property as the client wants it: the environment has texts only."""
+    if isinstance(value, str) and name in _WHOLE | _REAL:
+        try:
+            return int(value) if name in _WHOLE else float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _without_login(url: str) -> str:
+    """The addresses without user and password."""
+    parts = []
+    for one in url.split(","):
+        split = urlsplit(one.strip())
+        parts.append(urlunsplit(split._replace(netloc=split.netloc.rpartition("@")[2])))
+    return ",".join(parts)
