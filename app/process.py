@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from app.effects import Match
     from schemas.records import Arrival
     from state.checkpoint import Bucket, Checkpoint, Layout
+    from state.warm import Warm
     from state.window import StoredRow
 
 EVICTED_SHARE: Final = 0.125
@@ -110,19 +111,24 @@ class Stored(Protocol):
         """The stored rows of a key."""
 
 
-def resumed(kept: Running | None, store: Stored, layout: Layout) -> LaneState:
+def resumed(
+    kept: Running | None, store: Stored, layout: Layout, warm: Warm | None = None
+) -> LaneState:
     """What a lane that is about to be claimed has in memory.
 
     `kept` is the lane as it ran before it was restored. If no turn was committed after those that
     it knows of, it is still right, and much of it need not be read again. `layout` is that of a
-    lane without history.
+    lane without history. `warm` are windows of all stored rows.
     """
     checkpoint = store.checkpoint
     if kept is not None and kept.checkpoint == checkpoint:
         return kept.state
     watermarks = Watermarks() if checkpoint is None else checkpoint.watermarks
     span = layout.span if checkpoint is None else checkpoint.layout.span
-    return LaneState(watermarks, store.buckets(), store.window, span)
+    state = LaneState(watermarks, store.buckets(), store.window, span)
+    if warm is not None:
+        state.windows.adopt(warm.table, warm.costs)
+    return state
 
 
 def plan_turn(running: Running, moment: Moment, counting: tuple[bool, bool]) -> Plan | None:

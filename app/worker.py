@@ -125,6 +125,7 @@ class Worker:
             resources=self.resources,
             layout=self.layout,
             topics=(self.config.left.topic, self.config.right.topic),
+            windows_bytes_max=self.config.state.cache_memory_bytes,
             own=self.producers.own,
             observe=self._observe,
             accept_bounds=self.accept_bounds,
@@ -240,9 +241,8 @@ class Worker:
         if not ready:
             return
         plans = [Plan(lane.number, "claim", self._claiming(lane)) for lane in ready]
-        states = [
-            resumed(self._kept.pop(lane.number, None), lane.opened, self.layout) for lane in ready
-        ]
+        kept, layout = self._kept, self.layout
+        states = [resumed(kept.pop(n.number, None), n.opened, layout, n.warm) for n in ready]
         written = self._commit(plans)
         for lane, plan, state in zip(ready, plans, states, strict=True):
             lane.signal(Signal.CLAIMED)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rebalance.restore import Audit, Replay
     from state.checkpoint import Checkpoint, Layout
     from state.store import LaneStore
+    from state.warm import Warm
 
 STALL_MS: Final = 2_000
 """An install that has not moved for this long looks at the changelog's tail again."""
@@ -81,6 +82,8 @@ class Lane:
     fencing: Future[Fenced | None] | None = None
     bound: Bound | None = None
     audit: Audit | None = None
+    warm: Warm | None = None
+    """The windows that an audit has filled, for the lane to begin with."""
     surveyed: int = -1
     """Position of the last survey that came too early: replay past it before the next."""
     record_seen: int = -1
@@ -98,12 +101,14 @@ class Lane:
         """Move to the phase the table gives; raises IllegalSignal for a pair that cannot be."""
         self.phase = after(self.phase, signal)
         self.moved_at = time.monotonic()
+        if self.phase is Phase.RUNNING:
+            self.audit = self.warm = None  # The lane's memory by now, and it changes.
         if self.phase is Phase.ASSIGNED:
             self.replay = None
             self.opening = None
             self.fencing = None
             self.bound = None
-            self.audit = None
+            self.audit = self.warm = None
             self.surveyed = -1
             self.record_seen = -1
             self.end_seen = -1

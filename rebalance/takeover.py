@@ -19,6 +19,7 @@ from rebalance.restore import Audit, Replay
 from state.checkpoint import Layout, decode_turn
 from state.disk import StoreDamaged
 from state.store import LaneStore, Resources
+from state.warm import warm_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,6 +76,8 @@ class Takeovers:
     resources: Resources
     layout: Layout
     topics: tuple[str, str]
+    windows_bytes_max: int
+    """What the windows of all lanes may take in memory."""
     own: Callable[[], frozenset[str]]
     """Transactional ids of this worker that are never to be fenced."""
     observe: Observer
@@ -254,7 +257,7 @@ class Takeovers:
     def _survey_again(self, lane: Lane) -> None:
         """Back to where the changelog's tail is looked at."""
         lane.surveyed = -1
-        lane.audit = None
+        lane.audit = lane.warm = None
         lane.signal(Signal.STALLED)
 
     def _audited(self, lane: Lane, replay: Replay) -> bool:
@@ -273,7 +276,7 @@ class Takeovers:
             large = not lane.rebuilt and _stored_rows(lane) > AUDIT_ROWS_MAX
             if (lane.audited or large) and replay.figures.rows < AUDIT_ROWS_MAX:
                 return True
-            lane.audit = Audit(lane.opened)
+            lane.audit = Audit(lane.opened, warm=self._fits(lane))
         try:
             if not lane.audit.step():
                 return False
@@ -283,7 +286,16 @@ class Takeovers:
         if differences:
             self._damaged(lane, "; ".join(differences))
         lane.audited = not differences
+        lane.warm = lane.audit.warm if lane.audited else None
         return lane.audited
+
+    def _fits(self, lane: Lane) -> bool:
+        """Whether all rows of a lane fit in its share of the memory for windows."""
+        checkpoint = lane.checkpoint
+        if checkpoint is None:
+            return True
+        share = self.windows_bytes_max // len(self.lanes)
+        return warm_bytes(checkpoint.rows, checkpoint.size) <= share
 
 
 def _stored_rows(lane: Lane) -> int:

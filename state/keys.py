@@ -20,7 +20,7 @@ from xxhash import xxh3_64_intdigest
 from schemas.records import Side
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 ROW: Final = b"\x01"
 """First byte of every row key; the store keeps its own entries elsewhere."""
@@ -128,6 +128,33 @@ def encode_rows(bucket: int, side: int, rows: Iterable[tuple[bytes, Row]]) -> di
         encoded[name] = pack_value(flags, ts + offset) + value
     names = sorted(encoded)
     return dict(zip(names, map(encoded.__getitem__, names), strict=True))
+
+
+def parse_rows(
+    rows: Iterable[tuple[bytes, bytes]],
+) -> Iterator[tuple[int, int, bytes, Row]]:
+    """(bucket, side, key, row) of each row, made faster; quickest in the store's order.
+
+    Raises ValueError, struct.error for what are no rows.
+    """
+    length_of, interval_of, head_of = (
+        _LENGTH.unpack_from,
+        _INTERVAL.unpack_from,
+        _VALUE.unpack_from,
+    )
+    length_at = PREFIX_SIZE + 1
+    offset, prefix, bucket, side = _OFFSET, b"", 0, 0
+    for row_key, row_value in rows:
+        if row_key[:length_at] != prefix:
+            bucket, side, *_ = parse_row_key(row_key)
+            prefix = row_key[:length_at]
+        (length,) = length_of(row_key, length_at)
+        interval_at = _KEY_AT + length
+        end, start = interval_of(row_key, interval_at)
+        flags, ts = head_of(row_value)
+        row_id = row_key[interval_at + _INTERVAL.size :].decode()
+        row = (end - offset, start - offset, row_id, ts - offset, flags, row_value[_VALUE.size :])
+        yield bucket, side, row_key[_KEY_AT:interval_at], row
 
 
 def parse_row_value(row_value: bytes) -> tuple[int, int, bytes]:

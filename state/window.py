@@ -198,6 +198,12 @@ class Windows:
         self._untrimmed: list[bytes] = []
         """Keys whose windows are yet to be trimmed."""
 
+    def adopt(self, table: dict[bytes, Window], costs: dict[int, int]) -> None:
+        """Begin with windows that together hold every stored row; `costs` of them by bucket."""
+        assert not self.table, "the first windows of a lane"
+        self.table, self._costs, self.cold = table, costs, []
+        self.size = sum(costs.values()) + len(table) * WINDOW_COST
+
     @property
     def resident(self) -> bool:
         """Whether memory holds every stored row, so that an unknown key has none."""

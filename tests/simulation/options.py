@@ -97,6 +97,8 @@ class Options:
     """Share of input batches that are written by somebody else's transactions."""
     record_bytes_max: int = 0
     """Splits a turn's changelog records, if not 0."""
+    cache_memory: int = 2**20
+    """For windows, in bytes: all rows fit, or some of a lane's, or none stay from turn to turn."""
 
     @staticmethod
     def of(seed: int) -> Options:
@@ -118,6 +120,7 @@ class Options:
             edges=random.random() < 0.15,
             foreign=random.choice([0.0, 0.0, 0.3]),
             record_bytes_max=random.choice([0, 0, 700]),
+            cache_memory=Random(f"memory {seed}").choice([2**20, 2**20, 2**14, 1]),
         )
         if random.random() < 0.05:
             return options
@@ -142,7 +145,8 @@ def job(directory: Path, options: Options) -> Config:
     """The configuration of a worker whose state is in this directory."""
     plain = _plain(directory.parent, "300ms" if options.idle else "off")
     turn = plain.turn.model_copy(update={"max_records": options.max_records})
-    state = plain.state.model_copy(update={"dir": directory})
+    memory = str(options.cache_memory)
+    state = plain.state.model_copy(update={"dir": directory, "cache_memory": memory})
     return plain.model_copy(update={"turn": turn, "state": state})
 
 

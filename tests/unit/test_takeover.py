@@ -9,16 +9,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rebalance.lanes import Extent, Lane, Mismatch
-from rebalance.phases import Phase
+from rebalance.phases import Phase, Signal
 from rebalance.takeover import Replayed, Takeovers
+from schemas.records import Side
 from state.checkpoint import encode_turn
+from state.keys import parse_rows
 from state.store import Resources
-from tests.unit.stored import CHECKPOINT, LAYOUT
+from state.warm import warm_bytes
+from tests.unit.stored import CHECKPOINT, LAYOUT, Paper, row
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from rebalance.fence import Stamp
+    from tests.unit.stored import Turn
 
 
 @dataclass
@@ -31,6 +35,9 @@ class Changelog:
     def append(self, left_position: int, sequence: int) -> None:
         checkpoint = replace(CHECKPOINT, left_position=left_position, sequence=sequence)
         self.records += encode_turn(checkpoint, {}, {}, 1_000_000)
+
+    def write(self, turn: Turn) -> None:
+        self.records += turn.encode()
 
     def assign(self, lane: int, offset: int) -> None:
         self.read_to = offset
@@ -79,7 +86,9 @@ class AtOnce(Executor):
         return future
 
 
-def takeover(log: Changelog, broker: Broker, directory: Path) -> tuple[Takeovers, Lane]:
+def takeover(
+    log: Changelog, broker: Broker, directory: Path, windows_bytes_max: int = 1 << 20
+) -> tuple[Takeovers, Lane]:
     lane = Lane(0, directory)
     takeovers = Takeovers(
         lanes={0: lane},
@@ -89,6 +98,7 @@ def takeover(log: Changelog, broker: Broker, directory: Path) -> tuple[Takeovers
         resources=Resources(1 << 20, 1 << 20),
         layout=LAYOUT,
         topics=("left", "right"),
+        windows_bytes_max=windows_bytes_max,
         own=lambda: frozenset({"me"}),
         observe=lambda *_told, **_details: None,
     )
@@ -129,4 +139,39 @@ def test_an_input_that_ends_before_the_position_does_stop(tmp_path: Path) -> Non
     step_to(takeovers, lane, Phase.FENCING)
     with pytest.raises(Mismatch, match="ends at offset 9, before the position 17"):
         takeovers.step()
+    lane.opened.close()
+
+
+@pytest.mark.parametrize(("rows_memory", "filled"), [(100, True), (10, False)])
+def test_a_lane_begins_with_the_windows_of_all_rows_that_fit(
+    tmp_path: Path, rows_memory: int, *, filled: bool
+) -> None:
+    log, paper = Changelog(), Paper()
+    log.write(paper.turn(dict(row(number, key=b"%d" % (number % 3)) for number in range(20))))
+    log.write(paper.turn(dict(row(number, bucket=1) for number in range(20, 30))))
+    broker = Broker(log, input_end=30)
+    memory = warm_bytes(rows_memory, 0)
+    takeovers, lane = takeover(log, broker, tmp_path / "lane-0", memory)
+    step_to(takeovers, lane, Phase.FENCING)
+    # The first bound came too early: what was looked at before more was written does not count.
+    log.write(paper.turn(dict(row(number, key=b"late") for number in range(30, 36))))
+    broker.input_end = 36
+    ready: list[Lane] = []
+    for _ in range(9):
+        ready = ready or takeovers.step()
+    assert ready == [lane]
+    assert (lane.warm is not None) is filled
+    if lane.warm is not None:
+        found = {
+            (side, key, *each)
+            for key, window in lane.warm.table.items()
+            for side in Side
+            for each in window[side].values()
+        }
+        assert found == {
+            (side, key, *each) for _, side, key, each in parse_rows(paper.rows.items())
+        }
+        assert len(found) == 36
+    lane.signal(Signal.CLAIMED)
+    assert lane.warm is None, "they belong to the lane's turns now"
     lane.opened.close()
