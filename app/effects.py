@@ -48,13 +48,14 @@ class Counts(NamedTuple):
 
     `duplicates` counts every event ignored for its known id: inserts, the `duplicate_changed`
     among them (same interval, other bytes), and retractions already seen. `remembered_expired`
-    counts remembered retractions dropped before their insert came. `matched` and `unmatched` are
-    matches and tombstones to emit.
+    counts remembered retractions dropped before their insert came. `matched` and `tombstones` are
+    matches to emit and to take back, `unmatched` rows of an outer join to emit.
     """
 
     inserted: int = 0
     retracted: int = 0
     matched: int = 0
+    tombstones: int = 0
     unmatched: int = 0
     duplicates: int = 0
     duplicate_changed: int = 0
@@ -71,7 +72,7 @@ class Effects:
     `taken`: of the records given, how many. `rows`: row key -> row value, the last write of the
     turn. `buckets`: directory entries that changed, absolute; rows == 0 says dropped, and
     `dropped` lists those, oldest first. `touched`: keys whose windows the turn changed. `changed`:
-    whether there is anything to commit, be it only a position.
+    whether there is anything to commit, be it only a position. `decided`: as in the checkpoint.
     """
 
     taken: int
@@ -84,6 +85,7 @@ class Effects:
     dropped: list[int]
     touched: list[bytes]
     counts: Counts
+    decided: bytes = b""
 
 
 Added = tuple[int, int, int, bytes, Row, object]
@@ -245,14 +247,19 @@ def without_dropped(rows: dict[bytes, bytes], dropped: list[int]) -> dict[bytes,
 
 
 def counts_of(
-    decisions: Decisions, matches: list[Match], rejects: list[Rejected], expired: int
+    decisions: Decisions,
+    matches: list[Match],
+    rejects: list[Rejected],
+    expired: int,
+    unmatched: int,
 ) -> Counts:
-    """The turn's figures for people."""
-    unmatched = sum([value is None for _, value, _ in matches])
+    """The turn's figures for people; `matches` are the unmatched rows, too."""
+    tombstones = sum([value is None for _, value, _ in matches])
     return Counts(
         inserted=len(decisions.inserted),
         retracted=sum([before[4] == LIVE for _, _, before, _ in decisions.replaced]),
-        matched=len(matches) - unmatched,
+        matched=len(matches) - tombstones - unmatched,
+        tombstones=tombstones,
         unmatched=unmatched,
         duplicates=decisions.duplicates,
         duplicate_changed=decisions.duplicate_changed,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from app.errors import UsageError
 from schemas.avro_codec import AvroCodec
 from schemas.json_codec import JsonCodec
-from schemas.records import Side
+from schemas.records import JoinType, Side
 from schemas.registry_codec import RegistryCodec
 
 if TYPE_CHECKING:
@@ -58,15 +58,16 @@ def worker_codec(config: Config) -> Codec:
     Raises UsageError naming the side whose schema does not fit.
     """
     fields = config.fields(Side.LEFT), config.fields(Side.RIGHT)
+    join = JoinType(config.join.type)
     try:
         match config.format_.format:
             case "json":
-                return JsonCodec(fields, config.unit)
+                return JsonCodec(fields, config.unit, join)
             case "registry":
-                return RegistryCodec(fields, config.unit)
+                return RegistryCodec(fields, config.unit, join)
             case _:
                 left, right = (side_schema(config, side) for side in Side)
-                return AvroCodec(([left], [right]), fields, config.unit)
+                return AvroCodec(([left], [right]), fields, config.unit, join)
     except ValueError as error:
         raise UsageError(f"{config.path}: {error}") from None
 
@@ -87,6 +88,7 @@ class JobSchemas:
         self._config = config
         self._registry = registry
         self.address = registry.address
+        self.join = JoinType(config.join.type)
 
     def by_id(self, schema_id: int) -> Json | str:
         """The schema with this id, or why there is none."""

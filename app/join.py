@@ -6,6 +6,7 @@
     INSERT      -> a row, and a match for each overlapping live row of the other side
     RETRACT     -> known: a tombstone for each such row; unknown: remembered, or past the horizon
     then        -> an INSERT or WATERMARK moves its side's watermark, whatever was decided
+    at the end  -> an outer join looks for rows that are unmatched now, see `app.unmatched`
 
 Invariant: all but the last line sees the watermark as it was before the event. Nothing here reads
 a clock, and the store is read only through the windows, so a turn that is run again gives the same
@@ -28,12 +29,13 @@ from app.effects import (
     stored_rows,
     without_dropped,
 )
+from app.unmatched import NOTHING, Due, Outer, Unmatched, no_index, reached, unmatched
 from app.validity import Limits, fault_of, limits_of, rejected
 from schemas.codec import Unresolved
 from schemas.records import Arrival, Event, Fault, Kind, Reason, Rejected, event_of
 from state.checkpoint import Bucket, Watermarks
 from state.keys import LIVE, MET, REMEMBERED, RETRACTED, Row, row_size
-from state.retention import droppable, first_kept_end
+from state.retention import OUTER_REACH, droppable, first_kept_end
 from state.watermark import INFINITY, levels_of, watermarks_of
 from state.window import FEW, Load, Rows, Windows, arrange, overlapping, put, replace, retire
 
@@ -66,7 +68,7 @@ class JoinSettings(NamedTuple):
     `lateness` L, `max_interval` D, `span` the width of a time bucket (fixed when the state was
     made), `max_future` None for off. A match of more than `match_bytes_max`, a row of more than
     `row_bytes_max` is rejected as too large. A turn ends after the record with which it has more
-    than `matches_max` matches and tombstones.
+    than `matches_max` matches and tombstones. `outer` is None for an inner join.
     """
 
     lateness: int
@@ -77,22 +79,27 @@ class JoinSettings(NamedTuple):
     row_bytes_max: int
     match_value: MatchValue
     matches_max: int = MATCHES_MAX
+    outer: Outer | None = None
 
 
 class LaneState:
     """What a lane holds in memory between turns: all of it committed.
 
-    `load` gives the stored rows of a key in the given buckets, see `state.window.Load`.
+    `load` gives the stored rows of a key in the given buckets, see `state.window.Load`. An outer
+    join needs `due`, too, which reads the index by end, and how far it has `decided`.
     """
 
-    __slots__ = ("buckets", "watermarks", "windows")
+    __slots__ = ("buckets", "decided", "due", "watermarks", "windows")
 
     def __init__(
-        self, watermarks: Watermarks, buckets: Mapping[int, Bucket], load: Load, span: int
-    ) -> None:
+        self, watermarks: Watermarks, buckets: Mapping[int, Bucket], load: Load, span: int,
+        due: Due = no_index, decided: bytes = b"",
+    ) -> None:  # fmt: skip
         self.watermarks = watermarks
         self.buckets = dict(buckets)
         self.windows = Windows(load, self.buckets, span)
+        self.due = due
+        self.decided = decided
 
 
 def limits_at(settings: JoinSettings, now: int | None) -> Limits:
@@ -119,7 +126,6 @@ def join(
     changed, where a match cannot be written yet.
     """
     assert lane.windows.span == settings.span, "the span of a state never changes"
-    limits = limits_at(settings, now)
     horizon = settings.lateness + settings.max_interval
     decisions = Decisions()
     turn = _Turn(
@@ -130,14 +136,17 @@ def join(
         settings.matches_max,
         decisions,
     )
-    watermarks, taken = _decide(turn, records, limits, lane.watermarks, counting)
+    watermarks, taken = _decide(turn, records, limits_at(settings, now), lane.watermarks, counting)
     rows, figures = stored_rows(decisions, lane.windows)
-    matches, too_large = _emitted(lane, decisions, settings)
+    matches, too_large, lone = _emitted(lane, decisions, settings, watermarks.lane, taken)
     rejects = decisions.rejects + too_large
+    kept_from, reach = watermarks.lane, 1
+    if settings.outer is not None:
+        kept_from, reach = reached(lone.decided, horizon), OUTER_REACH
 
     changes = directory_changes(lane.buckets, figures, changelog_position)
     directory = lane.buckets | changes
-    dropped = droppable(directory, watermarks.lane, horizon, settings.span)
+    dropped = droppable(directory, kept_from, horizon, settings.span, reach)
     expired = sum([directory[bucket].remembered for bucket in dropped])
     if not changes.keys().isdisjoint(dropped):
         rows = without_dropped(rows, dropped)
@@ -146,7 +155,8 @@ def join(
 
     return Effects(
         taken=taken,
-        changed=bool(records or dropped) or watermarks != lane.watermarks,
+        changed=bool(records or dropped)
+        or (watermarks, lone.decided) != (lane.watermarks, lane.decided),
         rows=rows,
         matches=matches,
         rejects=rejects,
@@ -154,15 +164,26 @@ def join(
         buckets=changes,
         dropped=dropped,
         touched=decisions.touched(),
-        counts=counts_of(decisions, matches, rejects, expired),
+        counts=counts_of(decisions, matches, rejects, expired, len(lone.records)),
+        decided=lone.decided,
     )
 
 
 def _emitted(
-    lane: LaneState, decisions: Decisions, settings: JoinSettings
-) -> tuple[list[Match], list[Rejected]]:
+    lane: LaneState,
+    decisions: Decisions,
+    settings: JoinSettings,
+    watermark: int | None,
+    records: int,
+) -> tuple[list[Match], list[Rejected], Unmatched]:
     try:
-        return emitted(decisions.pairs, settings.match_value, settings.match_bytes_max)
+        matches, too_large = emitted(
+            decisions.pairs, settings.match_value, settings.match_bytes_max
+        )
+        if settings.outer is None:
+            return matches, too_large, NOTHING
+        lone = unmatched(settings, lane, decisions, watermark, records)
+        return matches + lone.records, too_large + lone.rejects, lone
     except Unresolved:
         lane.windows.forget(decisions.touched())
         raise
@@ -171,6 +192,7 @@ def _emitted(
 def settle(lane: LaneState, effects: Effects) -> None:
     """The effects are committed: what they say is now what the lane is."""
     lane.watermarks = effects.watermarks
+    lane.decided = effects.decided
     lane.buckets.update(effects.buckets)
     for bucket in effects.dropped:
         del lane.buckets[bucket]

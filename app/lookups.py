@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from schemas.codec import Codec
     from schemas.match_schema import Json
-    from schemas.records import Fault, Parts, Side
+    from schemas.records import Fault, JoinType, Parts, Side
 
 PAUSE_S: Final = 1.0
 """Between two attempts to ask."""
@@ -43,6 +43,7 @@ class Schemas(Protocol):
     """A Schema Registry, as a job uses it. Any call may wait, and raise Retry or UsageError."""
 
     address: str
+    join: JoinType
 
     def by_id(self, schema_id: int) -> Json | str:
         """The schema with this id, or why there is none."""
@@ -60,13 +61,27 @@ class Schemas(Protocol):
 def answers_to(asked: Unresolved, schemas: Schemas) -> Answers:
     """Asks all that is asked. Raises Retry, UsageError."""
     ids = asked.schemas | {schema_id for pair in asked.pairs for schema_id in pair}
+    ids |= {schema_id for _, schema_id in asked.alone}
     found = {schema_id: schemas.by_id(schema_id) for schema_id in sorted(ids)}
+
+    def match_of(left: Json, right: Json) -> int:
+        return schemas.register_match(match_schema(left, right, schemas.join))
+
+    def output_of(side: Side, schema: Json) -> int:
+        other = schemas.newest(side.other)
+        return match_of(*((other, schema) if side else (schema, other)))
+
     return Answers(
         schemas=found,
         pairs={
-            (left, right): schemas.register_match(match_schema(found[left], found[right]))
+            (left, right): match_of(found[left], found[right])
             for left, right in sorted(asked.pairs)
             if not isinstance(found[left], str) and not isinstance(found[right], str)
+        },
+        alone={
+            (side, schema_id): output_of(side, found[schema_id])
+            for side, schema_id in sorted(asked.alone)
+            if not isinstance(found[schema_id], str)
         },
         newest={side: schemas.newest(side) for side in sorted(asked.newest)},
         writers={side: schemas.writer(side) for side in sorted(asked.writers)},
@@ -149,6 +164,10 @@ class Answered:
     def match_value(self, start: int, end: int, left: bytes, right: bytes) -> bytes:
         """As the codec's."""
         return self._answered(lambda: self._codec.match_value(start, end, left, right))
+
+    def unmatched_value(self, side: int, start: int, end: int, value: bytes) -> bytes:
+        """As the codec's."""
+        return self._answered(lambda: self._codec.unmatched_value(side, start, end, value))
 
     def match_schema(self) -> dict[str, Any]:
         """As the codec's."""

@@ -110,6 +110,9 @@ class Stored(Protocol):
     def window(self, buckets: Iterable[int], key: bytes) -> list[StoredRow]:
         """The stored rows of a key."""
 
+    def due(self, first: bytes, after: bytes, count_max: int) -> list[bytes]:
+        """The first entries of the index by end in [first, after)."""
+
 
 def resumed(
     kept: Running | None, store: Stored, layout: Layout, warm: Warm | None = None
@@ -123,9 +126,11 @@ def resumed(
     checkpoint = store.checkpoint
     if kept is not None and kept.checkpoint == checkpoint:
         return kept.state
-    watermarks = Watermarks() if checkpoint is None else checkpoint.watermarks
     span = layout.span if checkpoint is None else checkpoint.layout.span
-    state = LaneState(watermarks, store.buckets(), store.window, span)
+    watermarks, decided = Watermarks(), b""
+    if checkpoint is not None:
+        watermarks, decided = checkpoint.watermarks, checkpoint.decided
+    state = LaneState(watermarks, store.buckets(), store.window, span, store.due, decided)
     if warm is not None:
         state.windows.adopt(warm.table, warm.costs)
     return state
@@ -169,6 +174,7 @@ def plan_turn(running: Running, moment: Moment, counting: tuple[bool, bool]) -> 
         watermarks=effects.watermarks,
         rows=rows,
         size=size,
+        decided=effects.decided,
     )
     return Plan(running.lane, "turn", checkpoint, effects)
 

@@ -1,8 +1,8 @@
 """`read`: the matches that are live, from the output topic as it is committed.
 
-Invariant: a match is shown iff the last committed record of its key, up to the topic's end as it
-was at the start, is not a tombstone. Matches of one key are in one partition, so each partition is
-settled by itself and only one is held in memory at a time.
+Of an outer join, the unmatched rows, too. Invariant: a match is shown iff the last committed record
+of its key, up to the topic's end as it was at the start, is not a tombstone. Matches of one key are
+in one partition, so each partition is settled by itself and only one is held in memory at a time.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from app.kafka.cluster import Cluster, Extent
 from app.kafka.scan import Scanner
 from app.progress import progress
 from app.rows import CHANGE, Csv, JsonLines, Parquet, Row, Sink, Words
+from schemas.match_id import is_match_id
+from schemas.records import JoinType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +51,7 @@ class Source:
         """Raises Unreachable, or UsageError where the topic does not exist."""
         self.topic = config.output.topic
         self.codec: Codec = make_codec(config)
+        self.outer = bool(JoinType(config.join.type).preserved)
         cluster = Cluster(config)
         found = cluster.topics([self.topic]).get(self.topic)
         if found is None:
@@ -128,17 +131,19 @@ def _show_table(config: Config, request: Request, source: Source) -> None:
     limit = TABLE_ROWS if request.limit is None else request.limit
     words = Words(config)
     table = Table("overlap", "left", "right", title=None)
-    count = 0
+    count = matches = 0
     for live in source.live():
         for key in list(live)[: max(limit - count, 0)]:
             table.add_row(*map(Text, words.cells(source.row(key, live[key]))))
         count += len(live)
+        matches += sum(map(is_match_id, live))
     with _stream(request.output) as stream:
         if table.row_count:
             console(stream).print(table)
         shown = f", the first {table.row_count} shown (--limit N for more)"
         more = shown if table.row_count < count else ""
-        print(f"{count} live matches in {source.topic}{more}", file=stream)
+        rows = f" and {count - matches} unmatched rows" if source.outer else ""
+        print(f"{matches} live matches{rows} in {source.topic}{more}", file=stream)
 
 
 def _write_all(request: Request, source: Source) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 SIDES: Final = ("left", "right")
 ROWS_PER_GROUP: Final = 50_000
 CHANGE: Final = "change"
+_NOTHING: Final = "-"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 # JSON allows them as they are, but some programs take them for the end of a line, and terminals
@@ -29,7 +30,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ESCAPES: Final = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029)}
 
 Row = dict[str, Any]
-"""id, start, end, left, right; the last two are whole input records. `change` when following."""
+"""id, start, end, left, right; the last two are whole input records, or None where an outer join
+found none. `change` when following."""
 
 
 class Sink(Protocol):
@@ -146,7 +148,9 @@ class Words:
     def cells(self, row: Row) -> tuple[str, str, str]:
         """Overlap, left, right."""
         overlap = f"{moment(row['start'], self._unit)} - {moment(row['end'], self._unit)}"
-        left, right = (self.record(side, row[side]) for side in SIDES)
+        left, right = (
+            _NOTHING if row[side] is None else self.record(side, row[side]) for side in SIDES
+        )
         return overlap, left, right
 
     def record(self, side: str, record: Mapping[str, Any]) -> str:

@@ -203,7 +203,9 @@ class JoinTable(Table):
         "duration, or events' unit",
         "how far one side may be read ahead of the other, in event time",
     )
-    type: Literal["inner"] = setting("inner", "", "which rows appear in the output")
+    type: Literal["inner", "left", "right", "full"] = setting(
+        "inner", "", "whose rows are written also when nothing matches them"
+    )
 
 
 class TurnTable(Table):

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final
 from app.join import JoinSettings
 from app.kafka.transactions import LaneWrite, Limits
 from app.process import Plan, timestamped
+from app.unmatched import DUE_MAX, Outer
+from schemas.records import JoinType
 from state.checkpoint import Layout, encode_turn
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ RECORD_SPARE_BYTES: Final = 4 * 1024
 
 def join_settings(config: Config, codec: Codec, limits: Limits, layout: Layout) -> JoinSettings:
     """What the joins of a lane keep to; `layout` is that of its state."""
+    sides = JoinType(layout.join_type).preserved
     return JoinSettings(
         lateness=layout.lateness,
         max_interval=layout.max_interval,
@@ -29,6 +32,7 @@ def join_settings(config: Config, codec: Codec, limits: Limits, layout: Layout) 
         match_bytes_max=limits.output,
         row_bytes_max=limits.changelog - CHANGELOG_SPARE_BYTES,
         match_value=codec.match_value,
+        outer=Outer(sides, codec.unmatched_value, DUE_MAX) if sides else None,
     )
 
 

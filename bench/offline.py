@@ -29,13 +29,13 @@ from app.formats import make_codec
 from app.housekeeping import YOUNG_OBJECTS_MAX
 from app.idleness import Idleness
 from app.intake import Intake
-from app.join import JoinSettings, LaneState
+from app.join import LaneState
 from app.kafka.inputs import Inputs, Polled
 from app.kafka.transactions import Limits, Topics, Transactions
 from app.process import Moment, Running, bound_windows, plan_turn, settle_turn, timestamped
 from app.run import BLOCK_CACHE_SHARE, WRITE_BUFFER_BYTES
 from app.suspicion import Suspicion
-from app.writes import CHANGELOG_SPARE_BYTES, RECORD_SPARE_BYTES
+from app.writes import RECORD_SPARE_BYTES, join_settings
 from bench.bare import MESSAGE_BYTES_MAX
 from bench.systems import Place, job_file
 from bench.workload import Workload
@@ -114,7 +114,9 @@ class Offline:
         topics = Topics("left", "right", "output", "changelog", "rejects")
         self.transactions = Transactions("offline", {}, topics, limits)
         span = span_of(config.lateness, config.max_interval)
-        layout = Layout("ms", config.lateness, config.max_interval, span, "c", "l", "r")
+        bounds = config.lateness, config.max_interval, span
+        layout = Layout("ms", *bounds, "c", "l", "r", config.join.type)
+        settings = join_settings(config, self.codec, limits, layout)
         for lane in range(self.lanes):
             store = self.stores[lane] = LaneStore.open(self.directory / str(lane), resources)
             checkpoint = Checkpoint(
@@ -122,16 +124,7 @@ class Offline:
                 left_position=0, right_position=0, watermarks=Watermarks(), rows=0, size=0,
                 layout=layout,
             )  # fmt: skip
-            settings = JoinSettings(
-                lateness=layout.lateness,
-                max_interval=layout.max_interval,
-                span=span,
-                max_future=config.max_future,
-                match_bytes_max=MESSAGE_BYTES_MAX,
-                row_bytes_max=MESSAGE_BYTES_MAX - CHANGELOG_SPARE_BYTES,
-                match_value=self.codec.match_value,
-            )
-            state = LaneState(Watermarks(), {}, store.window, span)
+            state = LaneState(Watermarks(), {}, store.window, span, store.due)
             self.running[lane] = Running(lane, checkpoint, settings, state, 1, 0)
 
     def step(self, arrivals: tuple[list[Arrival], list[Arrival]]) -> None:

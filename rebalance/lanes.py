@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rebalance.phases import Phase, Signal, after
-from schemas.records import Side
+from schemas.records import JoinType, Side
 from state.disk import StoreDamaged
 
 if TYPE_CHECKING:
@@ -173,15 +173,27 @@ def check_layout(lane: int, then: Layout, now: Layout, topics: tuple[str, str]) 
             f"unit is {now.unit!r} but the state of lane {lane} was written with {then.unit!r}; "
             f"set it back, or start over under a new name"
         )
+    if then.join_type != now.join_type:
+        raise Mismatch(
+            f"join.type is {now.join_type!r} but the state of lane {lane} was written with "
+            f"{then.join_type!r}; set it back, or start over under a new name"
+        )
+    # Unmatched rows were written because nothing could match them any more, under the old bounds.
+    outer = JoinType(now.join_type) is not JoinType.INNER
     for name, was, wanted in (
         ("join.allowed_lateness", then.lateness, now.lateness),
         ("join.max_interval", then.max_interval, now.max_interval),
     ):
         if wanted > was:
+            mend = (
+                "start over under a new name"
+                if outer
+                else "take the gap once with `spanjoin run --accept-bounds`"
+            )
             raise Mismatch(
                 f"{name} grew from {was} to {wanted} but rows that would be needed are dropped "
-                f"already; set it back, or take the gap once with `spanjoin run --accept-bounds`",
-                bounds=True,
+                f"already{', or written as unmatched' if outer else ''}; set it back, or {mend}",
+                bounds=not outer,
             )
 
 

@@ -18,7 +18,8 @@ from struct import error as StructError  # noqa: N812 - `error` alone says nothi
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from state.checkpoint import count_rows, unpack_rows
-from state.keys import DIGEST_MODULUS, PREFIX_SIZE, parse_row_key, rows_digest
+from state.due import INDEX_END, entries_of, indexed_sides
+from state.keys import DIGEST_MODULUS, LIVE, PREFIX_SIZE, parse_row_key, rows_digest
 from state.store import SCAN_ROWS
 from state.warm import Warm
 
@@ -124,9 +125,10 @@ class Replay:
         self._parts.clear()
 
     def _complete(self, position: int) -> None:
-        for part in self._parts:
-            self._store.stage(unpack_rows(part.rows), part.buckets)
         self._newest = self._parts[-1].checkpoint
+        assert self._newest is not None, "the last part of a turn has its checkpoint"
+        for part in self._parts:
+            self._store.stage(unpack_rows(part.rows), part.buckets, self._newest.layout)
         self._parts.clear()
         self._position = position
         self._turns += 1
@@ -147,7 +149,7 @@ class Found(NamedTuple):
 
 
 class Audit:
-    """Recomputes the bucket directory from the stored rows, in bounded steps.
+    """Recomputes the bucket directory and the index from the stored rows, in bounded steps.
 
     The lane must not be written meanwhile. By the way the rows are put into windows, if `warm`, or
     else the store learns which buckets hold which keys, which makes its first read of a key cheap.
@@ -160,6 +162,11 @@ class Audit:
         self._presence: Presence | None = None
         self._found: dict[int, Found] = {}
         self._faults: list[str] = []
+        layout = None if store.checkpoint is None else store.checkpoint.layout
+        self._sides = indexed_sides(layout)
+        self._entry = b""
+        self._made, self._indexed = [0, 0], [0, 0]
+        """Entries of the index by end, and their digest: as the rows make them; as they are."""
 
     @property
     def rows(self) -> int:
@@ -169,17 +176,32 @@ class Audit:
     def step(self) -> bool:
         """Look at the next AUDIT_ROWS rows; returns whether that was all. Raises StoreError."""
         for _ in range(0, AUDIT_ROWS, SCAN_ROWS):
-            rows = self._store.rows_after(self._last, SCAN_ROWS)
-            if not rows:
+            if not (self._look_at_rows() or self._look_at_index()):
                 if self._presence is not None:
                     self._presence.unknown.clear()
                 return True
-            self._last = rows[-1][0]
-            try:
-                self._add(rows)
-            except (LookupError, ValueError, StructError) as error:
-                self._faults.append(f"a row up to {self._last.hex()} is damaged: {error!r}")
         return False
+
+    def _look_at_rows(self) -> bool:
+        """The next rows; whether there were any."""
+        rows = self._store.rows_after(self._last, SCAN_ROWS)
+        if not rows:
+            return False
+        self._last = rows[-1][0]
+        try:
+            self._add(rows)
+        except (LookupError, ValueError, StructError) as error:
+            self._faults.append(f"a row up to {self._last.hex()} is damaged: {error!r}")
+        return True
+
+    def _look_at_index(self) -> bool:
+        """The next entries of the index; whether there were any."""
+        entries = self._store.due(self._entry, INDEX_END, SCAN_ROWS)
+        if not entries:
+            return False
+        self._entry = entries[-1] + b"\x00"
+        _count(entries, self._indexed)
+        return True
 
     def differences(self) -> list[str]:
         """What the stored rows and the directory disagree in, a line each."""
@@ -191,6 +213,12 @@ class Audit:
             has = self._found.get(bucket, Found())
             if says != has and len(lines) < DIFFERENCES_MAX:
                 lines.append(f"bucket {bucket} holds {has}, the directory says {says}")
+        if self._made != self._indexed:
+            (count, digest), (made, other) = self._indexed, self._made
+            lines.append(
+                f"the index by end has {count} entries (digest {digest:016x}), the rows make "
+                f"{made} ({other:016x})"
+            )
         rows, size = sum(e.rows for e in told.values()), sum(e.size for e in told.values())
         checkpoint = self._store.checkpoint
         if checkpoint is not None and (checkpoint.rows, checkpoint.size) != (rows, size):
@@ -201,11 +229,13 @@ class Audit:
         return lines
 
     def _add(self, rows: list[tuple[bytes, bytes]]) -> None:
+        names = [row_key for row_key, _ in rows]
         if self.warm is not None:
             self.warm.add(rows)
         else:
             self._presence = self._presence or self._store.track()
-            self._presence.add([row_key for row_key, _ in rows])
+            self._presence.add(names)
+        _count(entries_of(names, self._sides), self._made)
         keys: dict[tuple[bytes, int], list[bytes]] = {}
         sizes: dict[bytes, int] = {}
         for row_key, row_value in rows:
@@ -220,6 +250,11 @@ class Audit:
                 size + sizes.pop(prefix, 0),
                 (digest + rows_digest(row_keys, flags)) % DIGEST_MODULUS,
             )
+
+
+def _count(entries: list[bytes], into: list[int]) -> None:
+    into[0] += len(entries)
+    into[1] = (into[1] + rows_digest(entries, LIVE)) % DIGEST_MODULUS
 
 
 def directory_differences(store: LaneStore) -> list[str]:

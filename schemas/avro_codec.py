@@ -18,7 +18,7 @@ from schemas.codec import UnknownSchema
 from schemas.extractor import DOUBTS
 from schemas.layout import Layout, parsed_schema
 from schemas.match_schema import Json, columns_of, match_schema, without_logical_types
-from schemas.records import Fault, Parts, Reason, Side
+from schemas.records import Fault, JoinType, Parts, Reason, Side
 from schemas.varint import Malformed, encode_times
 
 if TYPE_CHECKING:
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 MARKER: Final = b"\xc3\x01"
 HEADER_SIZE: Final = 10
+ABSENT: Final = b"\x00"
+PRESENT: Final = b"\x02"
+"""The index of a union's first and second branch, as Avro writes it."""
 
 
 def fingerprint(schema: Json) -> bytes:
@@ -39,8 +42,8 @@ class AvroCodec:
     """A `schemas.codec.Codec`.
 
     `schemas`: per side its writer schemas, as JSON; the first is the one new records are written
-    with. `fields`: per side what the join reads. `unit`: the job's. Raises ValueError, naming the
-    side, for a schema that does not fit.
+    with. `fields`: per side what the join reads. `unit`: the job's. `join`: what the output has
+    besides matches. Raises ValueError, naming the side, for a schema that does not fit.
     """
 
     def __init__(
@@ -48,7 +51,9 @@ class AvroCodec:
         schemas: tuple[Sequence[Json], Sequence[Json]],
         fields: tuple[Fields, Fields],
         unit: str = "ms",
+        join: JoinType = JoinType.INNER,
     ) -> None:
+        self._marks = marks_of(join)
         self._layouts = [_layouts(side, schemas[side], fields[side], unit) for side in Side]
         self._extracts = [
             {header: layout.extract for header, layout in side.items()} for side in self._layouts
@@ -63,12 +68,14 @@ class AvroCodec:
             for schema in side
         }
         self._side_schemas = [side[0] for side in schemas]
-        self._match_schema = match_schema(schemas[Side.LEFT][0], schemas[Side.RIGHT][0])
+        newest = schemas[Side.LEFT][0], schemas[Side.RIGHT][0]
+        self._newest = [fingerprint(schema) for schema in newest]
+        self._match_schema = match_schema(*newest, join)
         self._match_headers: dict[bytes, bytes] = {}
         self._match_readers: dict[bytes, Json] = {}
         for left in schemas[Side.LEFT]:
             for right in schemas[Side.RIGHT]:
-                schema = match_schema(left, right)
+                schema = match_schema(left, right, join)
                 header = MARKER + fingerprint(schema)
                 self._match_headers[fingerprint(left) + fingerprint(right)] = header
                 self._match_readers[header] = parsed_schema(without_logical_types(schema))
@@ -106,18 +113,31 @@ class AvroCodec:
         pair = left[2:HEADER_SIZE] + right[2:HEADER_SIZE]
         header = self._match_headers.get(pair)
         if header is None:
-            raise UnknownSchema(
-                f"stored rows were written with the schemas {left[2:HEADER_SIZE].hex()} (left) and "
-                f"{right[2:HEADER_SIZE].hex()} (right), but one of them is not configured"
-            )
+            raise _not_configured(pair)
+        left_mark, right_mark = self._marks
         return b"".join(
             (
                 header,
                 encode_times(start, end),
+                left_mark,
                 left[HEADER_SIZE:],
+                right_mark,
                 right[HEADER_SIZE:],
             )
         )
+
+    def unmatched_value(self, side: int, start: int, end: int, value: bytes) -> bytes:
+        """The output record of an input that nothing matches: the other side is null.
+
+        Its schema is that of matches with the other side's first. Raises as `match_value` does.
+        """
+        prints = list(self._newest)
+        prints[side] = value[2:HEADER_SIZE]
+        pair = b"".join(prints)
+        header = self._match_headers.get(pair)
+        if header is None:
+            raise _not_configured(pair)
+        return alone(header, start, end, side, self._marks[side] + value[HEADER_SIZE:])
 
     def match_schema(self) -> dict[str, Any]:
         """The schema of matches of newly written records."""
@@ -147,6 +167,26 @@ class AvroCodec:
         """A side's record in its first schema. Raises ValueError for one that does not fit it."""
         header, schema = self._writers[side]
         return header + encode_body(schema, record)
+
+
+def alone(header: bytes, start: int, end: int, side: int, body: bytes) -> bytes:
+    """A match record whose one side is this, its union's mark included, and the other null."""
+    sides = [ABSENT, ABSENT]
+    sides[side] = body
+    return b"".join((header, encode_times(start, end), *sides))
+
+
+def marks_of(join: JoinType) -> list[bytes]:
+    """What stands before the body of each side in a match: nothing where it cannot be missing."""
+    return [PRESENT if optional else b"" for optional in join.optional]
+
+
+def _not_configured(pair: bytes) -> UnknownSchema:
+    left, right = pair[: len(pair) // 2].hex(), pair[len(pair) // 2 :].hex()
+    return UnknownSchema(
+        f"stored rows were written with the schemas {left} (left) and {right} (right), but one of "
+        f"them is not configured"
+    )
 
 
 def decode_body(schema: Json, value: bytes, header_size: int) -> dict[str, Any]:

@@ -24,8 +24,9 @@ class Unresolved(Exception):
     """Not to be said before a question outside is answered; nothing was changed.
 
     `schemas`: ids of writer schemas. `pairs`: ids of two writer schemas (left, right) whose match
-    schema has no known id. `newest`: sides the schema of whose new records is not known;
-    `writers`: sides for which it has to be registered, too.
+    schema has no known id. `alone`: (side, id of its writer schema) of rows without a match,
+    likewise. `newest`: sides the schema of whose new records is not known; `writers`: sides for
+    which it has to be registered, too.
     """
 
     def __init__(
@@ -34,16 +35,19 @@ class Unresolved(Exception):
         pairs: Iterable[tuple[int, int]] = (),
         newest: Iterable[Side] = (),
         writers: Iterable[Side] = (),
+        alone: Iterable[tuple[Side, int]] = (),
     ) -> None:
         self.schemas = frozenset(schemas)
         self.pairs = frozenset(pairs)
         self.newest = frozenset(newest)
         self.writers = frozenset(writers)
+        self.alone = frozenset(alone)
         super().__init__(str(self))
 
     def __str__(self) -> str:
         found = [f"schema {schema_id}" for schema_id in sorted(self.schemas)]
         found += [f"the match of schemas {left} and {right}" for left, right in sorted(self.pairs)]
+        found += [f"rows of schema {schema_id} alone" for _, schema_id in sorted(self.alone)]
         found += [f"the schema of {side.name.lower()}" for side in self.newest | self.writers]
         return ", ".join(found)
 
@@ -54,6 +58,7 @@ class Unresolved(Exception):
             self.pairs | other.pairs,
             self.newest | other.newest,
             self.writers | other.writers,
+            self.alone | other.alone,
         )
 
 
@@ -72,6 +77,12 @@ class Codec(Protocol):
         Raises UnknownSchema for an input of a schema that is not known.
         """
 
+    def unmatched_value(self, side: int, start: int, end: int, value: bytes) -> bytes:
+        """The output record of an input that nothing matches, in an outer join.
+
+        The other side is null. Raises as `match_value` does.
+        """
+
     def match_schema(self) -> dict[str, Any]:
         """What matches of newly written records look like, as people are shown it."""
 
@@ -87,7 +98,8 @@ class Codec(Protocol):
     def decode_match(self, value: bytes) -> dict[str, Any]:
         """A match as a dictionary: start, end, and the two inputs as left and right.
 
-        Raises UnknownSchema for a match of other schemas, Malformed for what is no match.
+        In an unmatched row of an outer join the other side is None. Raises UnknownSchema for a
+        match of other schemas, Malformed for what is no match.
         """
 
     def decode_event(self, value: bytes) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from schemas.codec import UnknownSchema
 from schemas.json_reader import DOUBTS, JsonReader, object_of
 from schemas.match_schema import MATCH, SIDES
-from schemas.records import Fault, Parts, Reason, Side
+from schemas.records import Fault, JoinType, Parts, Reason, Side
 from schemas.times import RFC3339
 from schemas.varint import Malformed
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 JSON_COLUMN: Final = "json"
 """The type of a column that has JSON texts; none of Avro's."""
 
+_MATCH: Final = b'{"start":%d,"end":%d,"left":%b,"right":%b}'
+_ABSENT: Final = b"null"
 _BEGINNINGS: Final = frozenset(b"{ \t\r\n")
 """First bytes of an object; no other encoding of ours begins with one."""
 
@@ -31,11 +33,17 @@ _BEGINNINGS: Final = frozenset(b"{ \t\r\n")
 class JsonCodec:
     """A `schemas.codec.Codec`; it never has a question to ask.
 
-    `fields`: per side what the join reads. `unit`: the job's. Raises ValueError, naming the side,
-    for a unit that does not fit.
+    `fields`: per side what the join reads. `unit`: the job's. `join`: what the output has besides
+    matches. Raises ValueError, naming the side, for a unit that does not fit.
     """
 
-    def __init__(self, fields: tuple[Fields, Fields], unit: str = "ms") -> None:
+    def __init__(
+        self,
+        fields: tuple[Fields, Fields],
+        unit: str = "ms",
+        join: JoinType = JoinType.INNER,
+    ) -> None:
+        self._join = join
         self._fields = fields
         self._readers = [JsonReader(one, unit) for one in fields]
 
@@ -60,13 +68,29 @@ class JsonCodec:
         Raises UnknownSchema if one is no JSON object.
         """
         if left[0] not in _BEGINNINGS or right[0] not in _BEGINNINGS:
-            raise UnknownSchema("stored rows were written in another format than JSON")
-        return b'{"start":%d,"end":%d,"left":%b,"right":%b}' % (start, end, left, right)
+            raise _another_format()
+        return _MATCH % (start, end, left, right)
+
+    def unmatched_value(self, side: int, start: int, end: int, value: bytes) -> bytes:
+        """The output record of an input that nothing matches: the other side is null.
+
+        Raises as `match_value` does.
+        """
+        if value[0] not in _BEGINNINGS:
+            raise _another_format()
+        sides = [_ABSENT, _ABSENT]
+        sides[side] = value
+        return _MATCH % (start, end, *sides)
 
     def match_schema(self) -> dict[str, Any]:
         """The JSON Schema of a match."""
         moment = {"type": "integer", "description": "of the overlap, in the job's unit"}
-        sides = {name: self.side_schema(side) for name, side in zip(SIDES, Side, strict=True)}
+        sides = {
+            name: {"anyOf": [self.side_schema(side), {"type": "null"}]}
+            if optional
+            else self.side_schema(side)
+            for name, side, optional in zip(SIDES, Side, self._join.optional, strict=True)
+        }
         return {
             "title": MATCH,
             "type": "object",
@@ -98,7 +122,8 @@ class JsonCodec:
     def decode_match(self, value: bytes) -> dict[str, Any]:
         """A match as a dictionary: start, end, and the two inputs as left and right.
 
-        Raises UnknownSchema where it is in another format, Malformed where it is no match.
+        In an unmatched row of an outer join the other side is None. Raises UnknownSchema where it
+        is in another format, Malformed where it is no match.
         """
         match = self.decode_event(value)
         if not match.keys() >= {"start", "end", *SIDES}:
@@ -117,6 +142,10 @@ class JsonCodec:
         value = text.encode()
         self._readers[side].read(value)
         return value
+
+
+def _another_format() -> UnknownSchema:
+    return UnknownSchema("stored rows were written in another format than JSON")
 
 
 def _decode(reader: JsonReader, value: bytes) -> Parts | Fault:

@@ -1,10 +1,16 @@
 """The id of a match: `L:<left id>|R:<right id>`, the same whichever side came last.
 
-Invariant: injective. `|` parts the two ids and `%` escapes, so both are percent-encoded inside an
-id; no other character is touched, and an id without them stands in the match id as it is.
+An unmatched row of an outer join has the half of its side, `L:<id>` or `R:<id>`. Invariant:
+injective. `|` parts the two ids and `%` escapes, so both are percent-encoded inside an id; no
+other character is touched, and an id without them stands in the match id as it is.
 """
 
 from __future__ import annotations
+
+from typing import Final
+
+_SIDES: Final = ("L", "R")
+_BAR: Final = b"|"
 
 
 def match_id(left_id: str, right_id: str) -> bytes:
@@ -17,6 +23,16 @@ def match_id(left_id: str, right_id: str) -> bytes:
     if "%" in right_id or "|" in right_id:
         right_id = _escape(right_id)
     return f"L:{left_id}|R:{right_id}".encode()
+
+
+def unmatched_id(side: int, row_id: str) -> bytes:
+    """The output key of a row of this side that nothing matches; otherwise as `match_id`."""
+    return f"{_SIDES[side]}:{_escape(row_id)}".encode()
+
+
+def is_match_id(name: bytes) -> bool:
+    """Whether an output key names a match, and not an unmatched row."""
+    return _BAR in name
 
 
 def split_match_id(name: bytes) -> tuple[str, str]:

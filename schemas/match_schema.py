@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from schemas.records import JoinType, Side
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -29,17 +31,28 @@ _PROSE: Final = frozenset(["doc", "aliases"])
 """Attributes that say nothing about a value."""
 
 
-def match_schema(left: Json, right: Json) -> dict[str, Any]:
-    """The schema of the matches of records with these two schemas, which must be valid."""
+def match_schema(left: Json, right: Json, join: JoinType = JoinType.INNER) -> dict[str, Any]:
+    """The schema of the output of records with these two schemas, which must be valid.
+
+    A side that an outer join's record may lack is a union with null, null first.
+    """
     taken: dict[str, Json] = {MATCH: None}
+    placed = (
+        _placed(_absolute(left, NAMESPACE), taken, "Left"),
+        _placed(_absolute(right, NAMESPACE), taken, "Right"),
+    )
     return {
         "type": "record",
         "name": MATCH,
         "fields": [
             {"name": "start", "type": "long"},
             {"name": "end", "type": "long"},
-            {"name": "left", "type": _placed(_absolute(left, NAMESPACE), taken, "Left")},
-            {"name": "right", "type": _placed(_absolute(right, NAMESPACE), taken, "Right")},
+            *(
+                {"name": side.name.lower(), "type": ["null", record], "default": None}
+                if optional
+                else {"name": side.name.lower(), "type": record}
+                for side, record, optional in zip(Side, placed, join.optional, strict=True)
+            ),
         ],
     }
 
@@ -52,6 +65,8 @@ def columns_of(match: Json) -> list[tuple[str, Json]]:
     for field in match["fields"]:
         name, kind = field["name"], field["type"]
         if name in SIDES:
+            # In an outer join, null comes first.
+            kind = kind[-1] if isinstance(kind, list) else kind
             # One that equals the other side's is written as its name.
             record = defined[kind] if isinstance(kind, str) else kind
             columns += [(f"{name}_{inner['name']}", inner["type"]) for inner in record["fields"]]

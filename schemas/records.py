@@ -11,6 +11,8 @@ from typing import Final, NamedTuple, final
 
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
+NO_OFFSET: Final = -1
+"""Where an offset is asked for and no record is meant."""
 
 
 class Side(IntEnum):
@@ -31,6 +33,33 @@ class Kind(IntEnum):
     INSERT = 0
     RETRACT = 1
     WATERMARK = 2
+
+
+class JoinType(StrEnum):
+    """Which rows the output holds besides the matches; the values are the configuration's."""
+
+    INNER = "inner"
+    LEFT = "left"
+    RIGHT = "right"
+    FULL = "full"
+
+    @property
+    def preserved(self) -> tuple[Side, ...]:
+        """The sides whose rows are written also when nothing matches them."""
+        return _PRESERVED[self]
+
+    @property
+    def optional(self) -> tuple[bool, bool]:
+        """Whether the left side, and the right one, may be missing in an output record."""
+        return Side.RIGHT in self.preserved, Side.LEFT in self.preserved
+
+
+_PRESERVED: Final[dict[JoinType, tuple[Side, ...]]] = {
+    JoinType.INNER: (),
+    JoinType.LEFT: (Side.LEFT,),
+    JoinType.RIGHT: (Side.RIGHT,),
+    JoinType.FULL: (Side.LEFT, Side.RIGHT),
+}
 
 
 class Reason(StrEnum):
@@ -91,9 +120,10 @@ class Event(NamedTuple):
 class Rejected(NamedTuple):
     """An input (or a match) that is not taken: a value, never an exception.
 
-    `match_id` is set for a match that is too large for its topic; then `source` is the record
-    that would have caused it, and the reject is written under the match id with an empty value.
-    `offset` is the source's own offset, so that a side's position can move past it.
+    `match_id` is set for a match, or an unmatched row, that is too large for its topic: the reject
+    is written under that id with an empty value. Then `source` is the record that would have
+    caused the match. Time alone makes a row unmatched, so there it is the row's side, and `offset`
+    is NO_OFFSET. Else that is the source's own, so that a side's position can move past it.
     """
 
     offset: int

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from schemas.avro_codec import decode_body, encode_body
+from schemas.avro_codec import alone, decode_body, encode_body, marks_of
 from schemas.codec import UnknownSchema, Unresolved
 from schemas.extractor import DOUBTS
 from schemas.layout import Layout, parsed_schema
 from schemas.match_schema import Json, columns_of, match_schema, without_logical_types
-from schemas.records import Fault, Parts, Reason, Side
+from schemas.records import Fault, JoinType, Parts, Reason, Side
 from schemas.varint import Malformed, encode_times
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ class Answers:
     """What the registry said.
 
     `schemas`: id -> schema, or why there is none. `pairs`: ids of two writer schemas (left, right)
-    -> the id of their match schema. `newest`: side -> the schema of its new records. `writers`:
+    -> the id of their match schema. `alone`: (side, id of its writer schema) -> that of the output
+    schema of such a row without a match. `newest`: side -> the schema of its new records. `writers`:
     side -> the id of that schema, and the schema.
     """
 
@@ -43,12 +44,24 @@ class Answers:
     pairs: Mapping[tuple[int, int], int] = field(default_factory=dict)
     newest: Mapping[Side, Json] = field(default_factory=dict)
     writers: Mapping[Side, tuple[int, Json]] = field(default_factory=dict)
+    alone: Mapping[tuple[Side, int], int] = field(default_factory=dict)
 
 
 class RegistryCodec:
-    """A `schemas.codec.Codec`. `fields`: per side what the join reads. `unit`: the job's."""
+    """A `schemas.codec.Codec`.
 
-    def __init__(self, fields: tuple[Fields, Fields], unit: str = "ms") -> None:
+    `fields`: per side what the join reads. `unit`: the job's. `join`: what the output has besides
+    matches.
+    """
+
+    def __init__(
+        self,
+        fields: tuple[Fields, Fields],
+        unit: str = "ms",
+        join: JoinType = JoinType.INNER,
+    ) -> None:
+        self._join = join
+        self._marks = marks_of(join)
         self._fields = fields
         self._unit = unit
         self._schemas: dict[int, Json] = {}
@@ -58,6 +71,7 @@ class RegistryCodec:
         self._extracts: list[dict[bytes, Any]] = [{}, {}]
         self._unfit: list[dict[bytes, str]] = [{}, {}]
         self._match_headers: dict[bytes, bytes] = {}
+        self._alone_headers: list[dict[bytes, bytes]] = [{}, {}]
         self._newest: dict[Side, Json] = {}
         self._writers: dict[Side, tuple[bytes, Json]] = {}
 
@@ -72,6 +86,8 @@ class RegistryCodec:
                 self._learn_schema(schema_id, schema)
         for (left, right), match in answers.pairs.items():
             self._match_headers[_header(left) + _header(right)] = _header(match)
+        for (side, schema_id), match in answers.alone.items():
+            self._alone_headers[side][_header(schema_id)] = _header(match)
         self._newest |= answers.newest
         for side, (schema_id, schema) in answers.writers.items():
             self._writers[side] = _header(schema_id), parsed_schema(without_logical_types(schema))
@@ -138,22 +154,47 @@ class RegistryCodec:
         """
         header = self._match_headers.get(left[:HEADER_SIZE] + right[:HEADER_SIZE])
         if header is None:
-            raise self._unmatched(left, right)
-        return b"".join((header, encode_times(start, end), left[HEADER_SIZE:], right[HEADER_SIZE:]))
+            left_id, right_id = self._ids_in(left, right)
+            raise Unresolved(pairs=[(left_id, right_id)])
+        left_mark, right_mark = self._marks
+        return b"".join(
+            (
+                header,
+                encode_times(start, end),
+                left_mark,
+                left[HEADER_SIZE:],
+                right_mark,
+                right[HEADER_SIZE:],
+            )
+        )
 
-    def _unmatched(self, *values: bytes) -> Exception:
+    def unmatched_value(self, side: int, start: int, end: int, value: bytes) -> bytes:
+        """The output record of an input that nothing matches: the other side is null.
+
+        Its schema is that of matches with the other side's newest. Raises as `match_value` does.
+        """
+        header = self._alone_headers[side].get(value[:HEADER_SIZE])
+        if header is None:
+            (schema_id,) = self._ids_in(value)
+            raise Unresolved(alone=[(Side(side), schema_id)])
+        return alone(header, start, end, side, self._marks[side] + value[HEADER_SIZE:])
+
+    def _ids_in(self, *values: bytes) -> list[int]:
+        """The ids in the headers of stored rows. Raises UnknownSchema where they are known to be
+        none of the registry's.
+        """
         try:
-            left, right = map(_id_in, values)
+            ids = [_id_in(value) for value in values]
         except Malformed as error:
-            return UnknownSchema(f"stored rows were written in another format: {error}")
-        for schema_id in (left, right):
+            raise UnknownSchema(f"stored rows were written in another format: {error}") from None
+        for schema_id in ids:
             if schema_id in self._absent:
-                return UnknownSchema(f"stored rows are {self._absent[schema_id]}")
-        return Unresolved(pairs=[(left, right)])
+                raise UnknownSchema(f"stored rows are {self._absent[schema_id]}")
+        return ids
 
     def match_schema(self) -> dict[str, Any]:
         """The schema of matches of newly written records."""
-        return match_schema(self.side_schema(Side.LEFT), self.side_schema(Side.RIGHT))
+        return match_schema(self.side_schema(Side.LEFT), self.side_schema(Side.RIGHT), self._join)
 
     def side_schema(self, side: Side) -> Json:
         """The schema of newly written records of a side."""

@@ -20,6 +20,7 @@ from struct import Struct, pack, unpack_from
 from struct import error as StructError  # noqa: N812 - `error` alone says nothing
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from schemas.records import JoinType
 from state.avro import Format, Unreadable
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class Layout:
     changelog_id: str
     left_id: str
     right_id: str
+    join_type: str = JoinType.INNER.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,9 @@ class Checkpoint:
 
     writer: transactional id of the producer that wrote it. owner: worker id (client.id), for
     people. address: host:port advertised by the owner's HTTP server, "" if none. released: the
-    writer handed the lane over. rows, size: over all live buckets; size in bytes.
+    writer handed the lane over. rows, size: over all live buckets; size in bytes. decided: of an
+    outer join, every row whose entry (`state.due`) is below this is written as unmatched if it
+    had no match left by then; those that lose their last one later follow at once.
     """
 
     epoch: int
@@ -107,6 +111,7 @@ class Checkpoint:
     rows: int
     size: int
     layout: Layout
+    decided: bytes = b""
 
 
 class TurnRecord(NamedTuple):
@@ -252,6 +257,7 @@ def _checkpoint_of(record: Mapping[str, Any]) -> Checkpoint:
         rows=record["rows"],
         size=record["size"],
         layout=Layout(*(record[name] for name in _LAYOUT_FIELDS)),
+        decided=record["decided"],
     )
 
 
@@ -271,6 +277,7 @@ def _checkpoint_record(checkpoint: Checkpoint) -> dict[str, object]:
         "right_watermark": watermarks.right,
         "rows": checkpoint.rows,
         "size": checkpoint.size,
+        "decided": checkpoint.decided,
     } | {name: getattr(layout, name) for name in _LAYOUT_FIELDS}
 
 

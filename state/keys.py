@@ -49,7 +49,10 @@ _INTERVAL: Final = Struct(">QQ")
 _VALUE: Final = Struct(">BQ")
 VALUE_HEAD_SIZE: Final = _VALUE.size
 """Bytes in front of the input's in a row value."""
-_KEY_AT: Final = _BUCKET.size + _OWNER.size
+KEY_AT: Final = _BUCKET.size + _OWNER.size
+LENGTH_AT: Final = KEY_AT - _LENGTH.size
+INTERVAL_SIZE: Final = _INTERVAL.size
+"""Where in a row key the join key begins, and its length; the bytes of end and start after it."""
 _FLAGS: Final = [bytes([flags]) for flags in (LIVE, RETRACTED, REMEMBERED, MET)]
 
 
@@ -86,12 +89,12 @@ def parse_row_key(row_key: bytes) -> RowKey:
     if marker != ROW:
         raise ValueError(f"not a row key: {row_key[:16]!r}...")
     side, length = _OWNER.unpack_from(row_key, PREFIX_SIZE)
-    tail_at = _KEY_AT + length
+    tail_at = KEY_AT + length
     end, start = _INTERVAL.unpack_from(row_key, tail_at)
     return RowKey(
         bucket - _OFFSET,
         Side(side),
-        row_key[_KEY_AT:tail_at],
+        row_key[KEY_AT:tail_at],
         end - _OFFSET,
         start - _OFFSET,
         row_key[tail_at + _INTERVAL.size :].decode(),
@@ -113,7 +116,7 @@ def row_value(flags: int, ts: int, value: bytes) -> bytes:
 
 def row_size(key: bytes, row_id: str, value: bytes) -> int:
     """Bytes of a row's key and value together."""
-    return _KEY_AT + len(key) + _INTERVAL.size + len(row_id.encode()) + _VALUE.size + len(value)
+    return KEY_AT + len(key) + _INTERVAL.size + len(row_id.encode()) + _VALUE.size + len(value)
 
 
 def encode_rows(bucket: int, side: int, rows: Iterable[tuple[bytes, Row]]) -> dict[bytes, bytes]:

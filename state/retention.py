@@ -9,16 +9,26 @@ r at the very edge of its horizon may still be retracted, and its matches are th
 rows: a partner of r ends at or after r's start, that is not before r.end - M. M - 1 would lose
 one. When storage is really cleaned must change nothing, so what a row is *known* to be is decided
 by `horizon` alone and never by a look into the store.
+
+An outer join keeps them by twice M. When r is retracted, each of its partners e is asked whether
+it has a match left, also an e that is long past its own horizon: e.end >= r.start >= r.end - M, and
+what matches e ends at or after e.start >= e.end - M. With r2 = [0, 0], e = [0, 6], r = [6, 12] and
+M = 6, r2 ends 12 before r. Nothing is dropped either before the rows that need it were decided
+about (`app.unmatched`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from state.checkpoint import Bucket
+
+
+OUTER_REACH: Final = 2
+"""How many of the longest interval an outer join keeps a row beyond its horizon."""
 
 
 def span_of(lateness: int, max_interval: int) -> int:
@@ -32,18 +42,19 @@ def is_retained(end: int, watermark: int | None, horizon: int) -> bool:
 
 
 def droppable(
-    buckets: Mapping[int, Bucket], watermark: int | None, horizon: int, span: int
+    buckets: Mapping[int, Bucket], watermark: int | None, horizon: int, span: int, reach: int = 1
 ) -> list[int]:
     """The buckets no result can need any more, oldest first.
 
-    `buckets` holds the figures at the turn's end: the longest interval includes its rows.
+    `buckets` holds the figures at the turn's end: the longest interval includes its rows. Rows are
+    kept `reach` times that beyond their horizon.
     """
     if watermark is None or not buckets:
         return []
     dead = watermark - horizon
     if dead <= _last_end(min(buckets), span):  # The common case: one look at the oldest.
         return []
-    dead -= longest(buckets.values())
+    dead -= reach * longest(buckets.values())
     return sorted(bucket for bucket in buckets if dead > _last_end(bucket, span))
 
 

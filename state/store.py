@@ -5,6 +5,7 @@
     00 'p'             position: the next changelog offset
     00 'd' bucket (8)  directory entry of a live bucket
     01 ...             rows, see state/keys.py
+    02 ...             of an outer join, its index of them, see state/due.py
 
 Invariant: all of it is what one committed turn left, never half of one. A change is a single
 WriteBatch of rows, drops, directory, checkpoint and position, and RocksDB's log makes a batch all
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import shutil
 from contextlib import suppress
-from itertools import islice
+from itertools import islice, takewhile
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - `error` alone says nothing
 from traceback import clear_frames
@@ -46,7 +47,9 @@ from state.checkpoint import (
     encode_bucket,
     encode_checkpoint,
 )
+from state.cursor import run
 from state.disk import StoreDamaged, StoreError, bytes_of_data, store_error
+from state.due import DUE, entries_of, entry_range, indexed_sides
 from state.keys import ROW, bucket_range, parse_row_key, parse_row_value, window_prefix
 from state.presence import Presence
 
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from state.checkpoint import Layout
     from state.window import StoredRow
 
 OPEN_FILES_MAX: Final = 64
@@ -178,23 +182,38 @@ class LaneStore:
         """
         # In order, RocksDB finds the place of a row next to that of the one before: half the cost.
         keys = sorted(rows)
-        self.stage(zip(keys, map(rows.__getitem__, keys), strict=True), buckets)
+        newest = checkpoint or self.checkpoint
+        layout = None if newest is None else newest.layout
+        self.stage(zip(keys, map(rows.__getitem__, keys), strict=True), buckets, layout)
         self.commit(checkpoint, position)
 
-    def stage(self, rows: Iterable[tuple[bytes, bytes]], buckets: Mapping[int, Bucket]) -> None:
+    def stage(
+        self,
+        rows: Iterable[tuple[bytes, bytes]],
+        buckets: Mapping[int, Bucket],
+        layout: Layout | None,
+    ) -> None:
         """Add a committed turn to what `commit` will write; until then nothing reads it.
 
-        Turns are staged in their order. Rows are cheapest when sorted.
+        Turns are staged in their order. Rows are cheapest when sorted. `layout` says what is
+        indexed; it never changes.
         """
         put, presence = self._batch.put, self._presence
-        if presence is not None:
+        sides = indexed_sides(layout)
+        if presence is not None or sides:
             rows = list(rows)
-            presence.add([key for key, _ in rows])
+            keys = [key for key, _ in rows]
+            for name in entries_of(keys, sides):
+                put(name, b"")
+            if presence is not None:
+                presence.add(keys)
         for key, value in rows:
             put(key, value)
         for bucket, entry in buckets.items():
             if not entry.rows:
                 self._batch.delete_range(*bucket_range(bucket))
+                if layout is not None and sides:
+                    self._batch.delete_range(*entry_range(bucket, layout.span))
                 if presence is not None:
                     presence.drop(bucket)
             self._staged_entries[bucket] = entry
@@ -246,7 +265,7 @@ class LaneStore:
         try:
             for bucket, side in found:
                 prefix = window_prefix(bucket, side, key)
-                for row_key, row_value in _run(self._cursor(), prefix, prefix):
+                for row_key, row_value in run(self._cursor(), prefix, prefix):
                     _, _, _, end, start, row_id = parse_row_key(row_key)
                     rows.append((side, end, start, row_id, *parse_row_value(row_value)))
         except Exception as error:
@@ -264,7 +283,15 @@ class LaneStore:
         """The first rows whose key is greater, sorted by key. Raises StoreError."""
         try:
             first = max(row_key + b"\x00", ROW)
-            return list(islice(_run(self._db.iter(), first, ROW), count_max))
+            return list(islice(run(self._db.iter(), first, ROW), count_max))
+        except Exception as error:
+            raise self._failure(error) from error
+
+    def due(self, first: bytes, after: bytes, count_max: int) -> list[bytes]:
+        """The first entries of the index (`state.due`) in [first, after). Raises StoreError."""
+        try:
+            entries = (entry for entry, _ in run(self._cursor(), max(first, DUE), DUE))
+            return list(islice(takewhile(after.__gt__, entries), count_max))
         except Exception as error:
             raise self._failure(error) from error
 
@@ -336,14 +363,14 @@ class LaneStore:
     def _load(self, db: Rdict) -> None:
         """Read what the newest batch left, and look whether its parts agree."""
         version = db.get(_VERSION_KEY)
-        if version is None and next(_run(db.iter(), b"", b""), None) is None:
+        if version is None and next(run(db.iter(), b"", b""), None) is None:
             db.put(_VERSION_KEY, _VERSION)
         elif version != _VERSION:
             raise StoreDamaged(f"store {self.path}: its layout is {version!r}, not {_VERSION!r}")
         encoded, position = db.get(_CHECKPOINT_KEY), db.get(_POSITION_KEY)
         self.checkpoint = None if encoded is None else decode_checkpoint(encoded)
         self.position = 0 if position is None else _OFFSET.unpack(position)[0]
-        for key, value in _run(db.iter(), _DIRECTORY, _DIRECTORY):
+        for key, value in run(db.iter(), _DIRECTORY, _DIRECTORY):
             (bucket,) = _OFFSET.unpack(key[len(_DIRECTORY) :])
             self._directory[bucket] = decode_bucket(value)
         if self.checkpoint is None and self._directory:
@@ -370,19 +397,3 @@ class LaneStore:
         """Close, whatever the vendor says to it."""
         with suppress(StoreError):
             self.close()
-
-
-def _run(reader: RdictIter, first: bytes, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The entries from `first` on, as long as they begin with `prefix`.
-
-    RocksDB's iterators end at a damaged block as they do at the last key; only the status tells
-    the two apart. (So do `items`, `keys` and `values`, which drop it: none of them is used here.)
-    """
-    reader.seek(first)
-    while reader.valid():
-        key = reader.key()
-        if not key.startswith(prefix):
-            return
-        yield key, reader.value()
-        reader.next()
-    reader.status()

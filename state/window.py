@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
@@ -166,6 +167,19 @@ def overlapping(side: Rows, start: int, end: int) -> list[Row]:
             after = bisect_left(rows, (reach + 1,), at)
             found += [row for row in rows[at:after] if row[1] <= end and row[4] == LIVE]
     return found
+
+
+def meets(side: Rows, start: int, end: int) -> bool:
+    """Whether a live row shares a moment with [start, end]: `overlapping`, up to the first."""
+    if side.shelves is None:
+        return bool(overlapping(side, start, end))
+    for shelf in side.shelves:
+        rows = shelf.rows
+        at = bisect_left(rows, (start,))
+        after = bisect_left(rows, (end + shelf.longest + 1,), at)
+        if any(row[1] <= end and row[4] == LIVE for row in islice(rows, at, after)):
+            return True
+    return False
 
 
 class Windows:

@@ -10,8 +10,21 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from app.join import Effects, JoinSettings, LaneState, abandon, join, settle
-from schemas.records import Arrival, Event, Fault, Kind, Parts, Record, Rejected, Side, event_of
+from app.unmatched import Outer
+from schemas.records import (
+    Arrival,
+    Event,
+    Fault,
+    JoinType,
+    Kind,
+    Parts,
+    Record,
+    Rejected,
+    Side,
+    event_of,
+)
 from state.checkpoint import Bucket, Watermarks
+from state.due import entries_of
 from state.keys import REMEMBERED, parse_row_key, parse_row_value, rows_digest
 from state.retention import span_of
 
@@ -28,6 +41,11 @@ def match_value(start: int, end: int, left: bytes, right: bytes) -> bytes:
     return b"%d %d %b %b" % (start, end, left, right)
 
 
+def unmatched_value(side: int, start: int, end: int, value: bytes) -> bytes:
+    """The same for an unmatched row."""
+    return b"%d %d %b" % (start, end, (value + b" -", b"- " + value)[side])
+
+
 def settings_of(
     lateness: int,
     max_interval: int,
@@ -36,7 +54,10 @@ def settings_of(
     match_bytes_max: int = PLENTY,
     row_bytes_max: int = PLENTY,
     span: int | None = None,
+    join_type: JoinType = JoinType.INNER,
+    due_max: int = PLENTY,
 ) -> JoinSettings:
+    sides = join_type.preserved
     return JoinSettings(
         lateness=lateness,
         max_interval=max_interval,
@@ -45,6 +66,7 @@ def settings_of(
         match_bytes_max=match_bytes_max,
         row_bytes_max=row_bytes_max,
         match_value=match_value,
+        outer=Outer(sides, unmatched_value, due_max) if sides else None,
     )
 
 
@@ -115,13 +137,16 @@ class Lane:
     state: LaneState = field(init=False)
     turns: list[Effects] = field(default_factory=list)
     loads: int = 0
+    decided: bytes = b""
 
     def __post_init__(self) -> None:
         self.reopen()
 
     def reopen(self) -> None:
         """A new process: nothing in memory, the committed truth in the store."""
-        self.state = LaneState(self.watermarks, self.directory, self.load, self.settings.span)
+        self.state = LaneState(
+            self.watermarks, self.directory, self.load, self.settings.span, self.due, self.decided
+        )
 
     def load(self, buckets: Sequence[int], key: bytes) -> list[StoredRow]:
         self.loads += 1
@@ -131,6 +156,11 @@ class Lane:
             if row_key == key and bucket in buckets:
                 rows.append((side, end, start, row_id, *parse_row_value(value)))
         return rows
+
+    def due(self, first: bytes, after: bytes, count: int) -> list[bytes]:
+        assert self.settings.outer is not None
+        entries = entries_of(self.store, self.settings.outer.sides)
+        return [entry for entry in entries if first <= entry < after][:count]
 
     def turn(
         self,
@@ -176,6 +206,7 @@ class Lane:
                 if parse_row_key(name).bucket not in gone
             }
         self.watermarks = effects.watermarks
+        self.decided = effects.decided
         settle(self.state, effects)
 
     def left(self, *events: Event) -> Effects:

@@ -29,6 +29,8 @@ class OracleRow:
     value: bytes
     state: str = "live"
     """live, retracted, remembered (no insert yet), or met (its insert came and was ignored)."""
+    alone: bool = False
+    """Written as unmatched."""
 
     def overlaps(self, other: OracleRow) -> bool:
         return self.start <= other.end and other.start <= self.end
@@ -36,7 +38,7 @@ class OracleRow:
 
 @dataclass(frozen=True)
 class Emitted:
-    """A match, or with `start` None a tombstone."""
+    """A match, or with `start` None a tombstone; or an unmatched row with its own interval."""
 
     match_id: str
     ts: int
@@ -61,6 +63,8 @@ class Oracle:
     lateness: int
     max_interval: int
     max_future: int | None = None
+    preserved: tuple[Side, ...] = ()
+    """Sides whose rows are written also when nothing matches them."""
     rows: list[OracleRow] = field(default_factory=list)
     emitted: list[Emitted] = field(default_factory=list)
     rejects: list[tuple[Side, int, Reason]] = field(default_factory=list)
@@ -78,6 +82,12 @@ class Oracle:
         record: Record,
         now: int | None = None,
         counting: tuple[bool, bool] = (True, True),
+    ) -> None:
+        self._take(side, record, now, counting)
+        self._write_unmatched()
+
+    def _take(
+        self, side: Side, record: Record, now: int | None, counting: tuple[bool, bool]
     ) -> None:
         if isinstance(record, Rejected):
             self.rejects.append((side, record.offset, record.reason))
@@ -102,6 +112,23 @@ class Oracle:
         speaking = [ts for ts, counts in zip(self.sides, counting, strict=True) if counts]
         if speaking:
             self.wm = max(self.wm, min(speaking))
+        self._write_unmatched()
+
+    def _write_unmatched(self) -> None:
+        """Rows that nothing can match any more and that have no match left, once each."""
+        for row in self.rows if self.preserved else ():
+            if not row.alone and self._unmatched(row):
+                row.alone = True
+                name = unmatched_name(row.side, row.id)
+                self.emitted.append(Emitted(name, row.ts, row.start, row.end))
+
+    def _unmatched(self, row: OracleRow) -> bool:
+        return (
+            row.side in self.preserved
+            and row.state == "live"
+            and self.wm > row.end + self.horizon
+            and not any(self._partners(row))
+        )
 
     def _invalid(self, event: Event, now: int | None) -> Reason | None:  # noqa: PLR0911
         room = self.lateness + 4 * self.max_interval
@@ -190,8 +217,10 @@ class Oracle:
         self.emitted.append(Emitted(name, max(one.ts, two.ts), start, end))
 
     def live_matches(self) -> set[str]:
-        """A batch join over all accepted, not retracted rows."""
-        return batch_join(row for row in self.rows if row.state == "live")
+        """A batch join over all accepted, not retracted rows, and what it leaves over for good."""
+        matches = batch_join(row for row in self.rows if row.state == "live")
+        alone = {unmatched_name(row.side, row.id) for row in self.rows if self._unmatched(row)}
+        return matches | alone
 
 
 def batch_join(rows: Iterable[OracleRow]) -> set[str]:
@@ -209,9 +238,13 @@ def batch_join(rows: Iterable[OracleRow]) -> set[str]:
 
 def match_name(left_id: str, right_id: str) -> str:
     """The id of a match."""
+    return f"{unmatched_name(Side.LEFT, left_id)}|{unmatched_name(Side.RIGHT, right_id)}"
+
+
+def unmatched_name(side: Side, row_id: str) -> str:
+    """The output key of an unmatched row."""
     escapes = {"%": "%25", "|": "%7C"}
-    left, right = ("".join(escapes.get(c, c) for c in name) for name in (left_id, right_id))
-    return f"L:{left}|R:{right}"
+    return {Side.LEFT: "L:", Side.RIGHT: "R:"}[side] + "".join(escapes.get(c, c) for c in row_id)
 
 
 def alive(emitted: Iterable[tuple[str, bool]]) -> set[str]:

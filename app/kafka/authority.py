@@ -150,6 +150,7 @@ class Authority:
             changelog_id=ids[config.changelog_topic],
             left_id=ids[config.left.topic],
             right_id=ids[config.right.topic],
+            join_type=config.join.type,
         )
 
     def seen(self) -> Seen:

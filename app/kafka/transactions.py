@@ -26,6 +26,7 @@ from app.errors import Renew
 from app.kafka.clients import report, with_defaults
 from app.kafka.failures import error_of, in_transaction, of_request
 from app.steps import Reached, nobody
+from schemas.records import NO_OFFSET, Side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -288,8 +289,17 @@ class Transactions:
 
     def _reject(self, producer: Producer, lane: int, reject: Rejected) -> None:
         source = reject.source
+        if isinstance(source, Side):
+            # A row that nothing matches: what it came from is long gone.
+            place = (self._topics[source], lane, NO_OFFSET)
+            headers = _origin(reject, place)
+            producer.produce(
+                self._topics.rejects, b"", reject.match_id, partition=lane, headers=headers
+            )
+            return
         assert isinstance(source, Message), "a reject needs its message"
-        headers: Headers = [*(source.headers() or []), *_origin(reject, source)]
+        origin = _origin(reject, (source.topic() or "", source.partition(), source.offset()))
+        headers = [*(source.headers() or []), *origin]
         key, value = source.key(), source.value()
         if reject.match_id is not None:
             key, value = reject.match_id, b""
@@ -297,7 +307,7 @@ class Transactions:
         spare += _REJECT_BYTES_SPARE
         if len(key or b"") + len(value or b"") + spare > self._limits.rejects:
             value = b""
-            headers = _origin(reject, source)
+            headers = origin
         producer.produce(self._topics.rejects, value, key, partition=lane, headers=headers)
 
     def _offsets(self, write: LaneWrite) -> list[TopicPartition]:
@@ -309,12 +319,13 @@ class Transactions:
         ]
 
 
-def _origin(reject: Rejected, source: Message) -> Headers:
+def _origin(reject: Rejected, place: tuple[str, int | None, int | None]) -> Headers:
+    topic, partition, offset = place
     return [
         ("reason", reject.reason.value.encode()),
-        ("topic", (source.topic() or "").encode()),
-        ("partition", str(source.partition()).encode()),
-        ("offset", str(source.offset()).encode()),
+        ("topic", topic.encode()),
+        ("partition", str(partition).encode()),
+        ("offset", str(offset).encode()),
         ("detail", reject.detail.encode("utf-8", "replace")),
     ]
 

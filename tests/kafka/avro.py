@@ -23,6 +23,14 @@ MATCH: Final = (
     '{"name":"start","type":"long"},{"name":"end","type":"long"},'
     f'{{"name":"left","type":{EVENT}}},{{"name":"right","type":"spanjoin.Event"}}]}}'
 )
+OUTER: Final = {
+    "left": MATCH.replace('"spanjoin.Event"}]', '["null","spanjoin.Event"]}]'),
+    "right": MATCH.replace(EVENT, f'["null",{EVENT}]'),
+    "full": MATCH.replace(EVENT, f'["null",{EVENT}]').replace(
+        '"spanjoin.Event"}]', '["null","spanjoin.Event"]}]'
+    ),
+}
+"""The same for outer joins: a side that may be missing is a union with null."""
 _EMPTY: Final = 0xC15D213AA4D7A795
 
 
@@ -38,6 +46,7 @@ def fingerprint(canonical: str) -> bytes:
 
 EVENT_HEADER: Final = b"\xc3\x01" + fingerprint(EVENT)
 MATCH_HEADER: Final = b"\xc3\x01" + fingerprint(MATCH)
+OUTER_HEADERS: Final = {join: b"\xc3\x01" + fingerprint(text) for join, text in OUTER.items()}
 
 
 class Event(NamedTuple):
@@ -63,6 +72,15 @@ class Match(NamedTuple):
     end: int
     left: Event
     right: Event
+
+
+class Output(NamedTuple):
+    """An output record of any join; an unmatched row lacks a side."""
+
+    start: int
+    end: int
+    left: Event | None
+    right: Event | None
 
 
 def long(value: int) -> bytes:
@@ -131,10 +149,28 @@ def decode_match(value: bytes | None) -> Match:
     return match
 
 
+def decode_output(value: bytes | None, join: str) -> Output:
+    """The output record of a join of this type over the default schema, to its last byte."""
+    if join == "inner":
+        return Output(*decode_match(value))
+    assert value is not None
+    assert value[:10] == OUTER_HEADERS[join], value[:10]
+    reader = _Reader(value[10:])
+    start, end = reader.long(), reader.long()
+    left = reader.event() if join == "left" or reader.long() else None
+    right = reader.event() if join == "right" or reader.long() else None
+    assert reader.at == len(reader.data), "bytes behind the record"
+    return Output(start, end, left, right)
+
+
 def match_id(left: str, right: str) -> str:
     """The id of a match as the documentation has it."""
-    left, right = (text.replace("%", "%25").replace("|", "%7C") for text in (left, right))
-    return f"L:{left}|R:{right}"
+    return f"{unmatched_id('left', left)}|{unmatched_id('right', right)}"
+
+
+def unmatched_id(side: str, name: str) -> str:
+    """The output key of a row that nothing matches."""
+    return f"{side[0].upper()}:{name.replace('%', '%25').replace('|', '%7C')}"
 
 
 def murmur2(key: bytes) -> int:

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tests.kafka.avro import Event, decode_match, encode, match_id
+from tests.kafka.avro import Event, decode_output, encode, match_id, unmatched_id
 from tests.kafka.lane import HORIZON, LATENESS, LEFT, MAX_INTERVAL, RIGHT
 from tests.kafka.reading import history
 
@@ -54,6 +54,7 @@ class Stream:
     records: list[Sent] = field(default_factory=list)
     rows: dict[tuple[str, str], Row] = field(default_factory=dict)
     rejects: Counter[str] = field(default_factory=Counter)
+    join: str = "inner"
 
     def send(self, harness: Harness, job: Job, part: slice = slice(None)) -> None:
         """Send the records, or a part of them; returns when the broker has them."""
@@ -82,13 +83,39 @@ class Stream:
             if not (left.retracted or right.retracted)
         }
 
+    def end(self, lanes: int) -> None:
+        """Let so much time pass in the end that every row is due."""
+        last = max(row.event.end for row in self.rows.values())
+        passed = encode(Event("", last + HORIZON + 1, 0, 0, "WATERMARK"))
+        self.records += [Sent(s, None, passed, n) for s in (LEFT, RIGHT) for n in range(lanes)]
+
+    def unmatched(self) -> dict[str, Row]:
+        """By key, the rows that an outer join has written in the end."""
+        matched = {
+            id(row)
+            for pair in self.pairs()
+            for row in pair
+            if not (pair[0].retracted or pair[1].retracted)
+        }
+        return {
+            unmatched_id(row.side, row.event.id): row
+            for row in self.rows.values()
+            if self.join in {row.side, "full"} and not row.retracted and id(row) not in matched
+        }
+
     def check_log(self, log: Iterable[Change]) -> None:
         """A whole committed output: each match once, each retracted one taken back once.
 
         A pair with a retracted row was written before its retraction or not at all: that depends
-        on how the sides were interleaved.
+        on how the sides were interleaved. Each unmatched row once, and never taken back.
         """
         found = history(log)
+        alone = {name: values for name, values in found.items() if "|" not in name}
+        rows = self.unmatched()
+        assert {name: len(values) for name, values in alone.items()} == dict.fromkeys(rows, 1)
+        for name, values in alone.items():
+            del found[name]
+            assert _is_unmatched(values[0], rows[name], self.join), name
         taken_back = 0
         faults: list[str] = []
         for left, right in self.pairs():
@@ -100,12 +127,18 @@ class Stream:
                     faults.append(f"missing {name}")
                 continue
             whole = len(values) == 1 + retracted and (not retracted or values[1] is None)
-            if not whole or left.never or right.never or not _is_match(values[0], left, right):
+            if not whole or left.never or right.never or not self._is_match(values[0], left, right):
                 faults.append(f"{name} of {left} and {right} is {values}")
             taken_back += retracted
         faults += [f"{name} never was a match" for name in found]
         assert not faults, "\n".join([f"{len(faults)} faults, such as", *faults[:5]])
         assert taken_back > 0 or not any(row.retracted for row in self.rows.values())
+
+    def _is_match(self, value: bytes | None, left: Row, right: Row) -> bool:
+        start = max(left.event.start, right.event.start)
+        end = min(left.event.end, right.event.end)
+        match = start, end, left.event, right.event
+        return value is not None and decode_output(value, self.join) == match
 
     def check_rejects(self, rejects: Iterable[Change]) -> None:
         """A whole rejects topic: every bad record once, under its reason."""
@@ -115,10 +148,10 @@ class Stream:
         assert Counter(one.headers["reason"].decode() for one in log) == self.rejects
 
 
-def _is_match(value: bytes | None, left: Row, right: Row) -> bool:
-    start = max(left.event.start, right.event.start)
-    end = min(left.event.end, right.event.end)
-    return value is not None and decode_match(value) == (start, end, left.event, right.event)
+def _is_unmatched(value: bytes | None, row: Row, join: str) -> bool:
+    event = row.event
+    sides = (event, None) if row.side == LEFT else (None, event)
+    return decode_output(value, join) == (event.start, event.end, *sides)
 
 
 def random_stream(seed: int, events: int, *, keys: int, lanes: int, step: float = 0.5) -> Stream:

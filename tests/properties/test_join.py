@@ -9,8 +9,18 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.records import INT64_MAX, INT64_MIN, Event, Kind, Reason, Record, Rejected, Side
-from tests.lane import Lane, settings_of
+from schemas.records import (
+    INT64_MAX,
+    INT64_MIN,
+    Event,
+    JoinType,
+    Kind,
+    Reason,
+    Record,
+    Rejected,
+    Side,
+)
+from tests.lane import PLENTY, Lane, settings_of
 from tests.oracle import Oracle, alive
 
 KEYS = [b"", b"k", b"k\x00", b"\x00\x00\x00\x01k"]
@@ -36,6 +46,7 @@ class Terms(NamedTuple):
     """By how much time moves on with every offset."""
     names: int
     """How many keys, and ids, are in use."""
+    join: JoinType
 
 
 def terms_of(gene: int) -> Terms:
@@ -52,6 +63,7 @@ def terms_of(gene: int) -> Terms:
         reach,
         pace,
         chance.randint(1, len(KEYS)),
+        chance.choice([JoinType.INNER, JoinType.LEFT, JoinType.RIGHT, JoinType.FULL]),
     )
 
 
@@ -115,8 +127,7 @@ def test_says_what_the_oracle_says_of_long_runs(gene: int) -> None:
 
 
 def check_run(terms: Terms, genes: list[list[int]]) -> None:
-    oracle = Oracle(terms.lateness, terms.max_interval, terms.max_future)
-    lane = Lane(settings_of(terms.lateness, terms.max_interval, max_future=terms.max_future))
+    oracle, lane = start(terms)
     offset = 0
     for turn_genes in genes:
         turn = turn_of(turn_genes, offset, terms)
@@ -126,6 +137,16 @@ def check_run(terms: Terms, genes: list[list[int]]) -> None:
     accepted = [(row.side, row.id) for row in oracle.rows]
     if len(set(accepted)) == len(accepted):  # The user's promise: ids are not used twice.
         assert alive(lane.emitted) == oracle.live_matches()
+
+
+def start(terms: Terms, due_max: int = PLENTY) -> tuple[Oracle, Lane]:
+    """Both at the beginning, with the same terms."""
+    lateness, max_interval, max_future = terms[:3]
+    oracle = Oracle(lateness, max_interval, max_future, terms.join.preserved)
+    kept_to = settings_of(
+        lateness, max_interval, max_future=max_future, join_type=terms.join, due_max=due_max
+    )
+    return oracle, Lane(kept_to)
 
 
 def disturb(lane: Lane, turn: Turn) -> None:

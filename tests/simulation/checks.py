@@ -6,8 +6,9 @@ from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from schemas.records import Event, Kind, Record, Side
-from tests.kafka.avro import decode_match
+from schemas.records import Event, JoinType, Kind, Record, Side
+from state.due import INDEX_END, entries_of, first_entry
+from tests.kafka.avro import decode_output
 from tests.lane import record_of
 from tests.oracle import Emitted, Oracle
 from tests.simulation.fold import Changelog, Turn, Wrong, state_of
@@ -44,8 +45,9 @@ class Asked(NamedTuple):
 class Checks:
     """All invariants of one run."""
 
-    def __init__(self, broker: Broker, lanes: int) -> None:
+    def __init__(self, broker: Broker, lanes: int, join: JoinType) -> None:
         self.counted: Counted = {}
+        self._join = join
         self._broker = broker
         self._lanes = lanes
         self._names: set[str] = set()
@@ -72,6 +74,9 @@ class Checks:
         check(same, f"{where}: {store.checkpoint} instead of {expected.checkpoint}")
         check(store.buckets() == expected.buckets, f"{where}: another directory")
         check(dict(store.scan()) == expected.rows, f"{where}: other rows than were committed")
+        entries = entries_of(expected.rows, self._join.preserved)
+        found = store.due(b"", INDEX_END, len(entries) + 1)
+        check(found == entries, f"{where}: another index than its rows make")
 
     def answer(self, question: Asked, answer: Mapping[str, Any]) -> None:
         """A linearizable answer is the lane as it was at some moment since it was asked for."""
@@ -87,6 +92,14 @@ class Checks:
     def turns(self, lane: int) -> list[Turn]:
         """What is committed by now."""
         return self.changelogs[lane].turns(0, self.changelogs[lane].log.high)
+
+    def decided(self, lane: int) -> bool:
+        """Whether every row that is due by now was decided about."""
+        turns = self.turns(lane)
+        checkpoint = turns[-1].checkpoint if turns else None
+        if checkpoint is None or checkpoint.watermarks.lane is None:
+            return True
+        return checkpoint.decided == first_entry(checkpoint.watermarks.lane - HORIZON)
 
     def changelog(self, lane: int) -> list[Turn]:
         """Epochs, sequences, positions and watermarks of a lane only ever go forward."""
@@ -125,7 +138,7 @@ class Checks:
             emitted += oracle.emitted
             self._check_rejects(lane, oracle, twice=twice)
             if never_late:
-                batch = Oracle(LATENESS, MAX_INTERVAL)
+                batch = self._oracle()
                 for side in Side:
                     for record in inputs[side]:
                         batch.feed(side, record)
@@ -134,6 +147,9 @@ class Checks:
                     f"lane {lane}: not what a batch join of the inputs gives",
                 )
         self._check_output(emitted, twice=twice)
+
+    def _oracle(self) -> Oracle:
+        return Oracle(LATENESS, MAX_INTERVAL, preserved=self._join.preserved)
 
     def _inputs(self, codec: Codec, lane: int) -> tuple[list[Record], list[Record]]:
         """What was committed to both sides of a lane."""
@@ -149,7 +165,7 @@ class Checks:
 
     def _replayed(self, lane: int, inputs: tuple[list[Record], list[Record]]) -> Oracle:
         """The oracle after the turns that were committed, each in the order of event time."""
-        oracle = Oracle(LATENESS, MAX_INTERVAL)
+        oracle = self._oracle()
         taken = [0, 0]
         changelog = self.changelogs[lane]
         for turn in changelog.turns(0, changelog.log.high):
@@ -199,7 +215,10 @@ class Checks:
             wanted = expected[name]
             for value in values:
                 if value is not None:
-                    match = decode_match(value)
+                    match = decode_output(value, self._join)
+                    sides = [side for side in match[2:] if side is not None]
+                    names = [side.id in name for side in sides]
+                    check(all(names) and len(names) == name.count(":"), f"{name} is {match}")
                     right = (wanted[0].start, wanted[0].end) == (match.start, match.end)
                     check(right, f"{name} has another overlap")
             check(len({value for value in values if value}) <= 1, f"{name} has two values")
@@ -232,8 +251,10 @@ def _check_step(before: Turn, after: Turn, where: str) -> None:
     if after.kind == "claim":
         check(new.epoch == old.epoch + 1, f"{where}: epoch {old.epoch} -> {new.epoch}")
         unchanged = (
-            old.left_position, old.right_position, old.watermarks, old.rows
-        ) == (new.left_position, new.right_position, new.watermarks, new.rows)  # fmt: skip
+            old.left_position, old.right_position, old.watermarks, old.rows, old.decided
+        ) == (
+            new.left_position, new.right_position, new.watermarks, new.rows, new.decided
+        )  # fmt: skip
         check(unchanged, f"{where}: a claim that changes more than the owner")
     else:
         check(new.epoch == old.epoch, f"{where}: epoch {old.epoch} -> {new.epoch} without a claim")
@@ -242,6 +263,8 @@ def _check_step(before: Turn, after: Turn, where: str) -> None:
     for name in ("left_position", "right_position"):
         was, now = getattr(old, name), getattr(new, name)
         check(now >= was, f"{where}: {name} {was} -> {now}")
+    decided = f"{where}: decided {old.decided.hex()} -> {new.decided.hex()}"
+    check(new.decided >= old.decided, decided)
     for was, now in zip(old.watermarks, new.watermarks, strict=True):
         fine = was is None or (now is not None and now >= was)
         check(fine, f"{where}: watermarks {old.watermarks} -> {new.watermarks}")

@@ -17,12 +17,14 @@ import app.join
 import app.ownership
 import app.process
 import app.questions
+import app.unmatched
 import rebalance.fence
 import state.watermark
 from app.kafka.inputs import Inputs
 from app.kafka.transactions import Transactions
 from app.questions import Questions
 from app.worker import Worker
+from schemas.records import JoinType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -140,6 +142,8 @@ running.__post_init__()
 for side in Side:
     self.inputs.flow(side, running.lane, running.positions[side])
 """
+
+OUTER_AS_INNER: Final = "reached(lone.decided, horizon), 1"
 
 MUTATIONS: Final = (
     Mutation(
@@ -273,6 +277,26 @@ MUTATIONS: Final = (
             ),
         ),
         options={"edges": True, "max_records": 8},
+    ),
+    Mutation(
+        "an outer join keeps rows no longer than an inner one",
+        (Edit(app.join.join, "reached(lone.decided, horizon), OUTER_REACH", OUTER_AS_INNER),),
+        options={"edges": True, "join": JoinType.FULL},
+    ),
+    Mutation(
+        "a row is written as unmatched while something can still match it",
+        (Edit(app.unmatched.unmatched, "watermark - settings.lateness -", "watermark -"),),
+        options={"join": JoinType.FULL},
+    ),
+    Mutation(
+        "what was decided about is not remembered over a renewal",
+        (Edit(app.process.resumed, ", store.due, decided)", ', store.due, b"")'),),
+        options={"join": JoinType.FULL},
+    ),
+    Mutation(
+        "a row that is still to be decided about is written when it loses its match",
+        (Edit(app.unmatched._bereft, "entry < decided and not", "not"),),
+        options={"join": JoinType.FULL},
     ),
     Mutation(
         "a watermark may fall",

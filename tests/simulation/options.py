@@ -12,6 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from app.config import Config, load_config
+from schemas.records import JoinType
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,6 +41,7 @@ allowed_lateness = 10
 max_interval = 20
 max_future = "off"
 idle_timeout = "{idle}"
+type = "{join}"
 [turn]
 max_records = 1
 [state]
@@ -95,6 +97,7 @@ class Options:
     """Whether somebody keeps asking for the rows of a key."""
     foreign: float = 0.0
     """Share of input batches that are written by somebody else's transactions."""
+    join: JoinType = JoinType.INNER
     record_bytes_max: int = 0
     """Splits a turn's changelog records, if not 0."""
     cache_memory: int = 2**20
@@ -121,6 +124,7 @@ class Options:
             foreign=random.choice([0.0, 0.0, 0.3]),
             record_bytes_max=random.choice([0, 0, 700]),
             cache_memory=Random(f"memory {seed}").choice([2**20, 2**20, 2**14, 1]),
+            join=Random(f"join {seed}").choice([*[JoinType.INNER] * 4, *JoinType]),
         )
         if random.random() < 0.05:
             return options
@@ -143,7 +147,7 @@ class Options:
 
 def job(directory: Path, options: Options) -> Config:
     """The configuration of a worker whose state is in this directory."""
-    plain = _plain(directory.parent, "300ms" if options.idle else "off")
+    plain = _plain(directory.parent, "300ms" if options.idle else "off", options.join)
     turn = plain.turn.model_copy(update={"max_records": options.max_records})
     memory = str(options.cache_memory)
     state = plain.state.model_copy(update={"dir": directory, "cache_memory": memory})
@@ -151,7 +155,7 @@ def job(directory: Path, options: Options) -> Config:
 
 
 @cache
-def _plain(directory: Path, idle: str) -> Config:
+def _plain(directory: Path, idle: str, join: JoinType) -> Config:
     path = directory / "job.toml"
-    path.write_text(JOB.replace("{idle}", idle), encoding="utf-8")
+    path.write_text(JOB.replace("{idle}", idle).replace("{join}", join), encoding="utf-8")
     return load_config(path, {})

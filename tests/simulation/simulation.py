@@ -58,7 +58,7 @@ class Simulation:
             for number in range(options.workers)
         ]
         self.faults = Faults(self.broker, self.workers, options)
-        self.checks = Checks(self.broker, options.lanes)
+        self.checks = Checks(self.broker, options.lanes, options.join)
         self.asking = Asking(self.world, self.workers, self.checks, options)
         self.world.on_store_left = self.checks.store
         self.broker.on_producer = self.checks.producer
@@ -99,7 +99,7 @@ class Simulation:
 
     def _look(self) -> None:
         """Whether all is done: inputs taken, transactions decided, each lane running once."""
-        if self._all_taken() and self._all_running():
+        if self._all_taken() and self._all_running() and self._all_decided():
             self.world.note("--- all is done ---")
             self.world.done = True
         self.world.at(LOOK_S, self._look)
@@ -120,6 +120,11 @@ class Simulation:
     def _all_running(self) -> bool:
         running = sorted(lane for worker in self.workers for lane in worker.lanes_running())
         return running == list(range(self.options.lanes))
+
+    def _all_decided(self) -> bool:
+        """Whether an outer join has looked at every row that is due."""
+        lanes = range(self.options.lanes) if self.options.join.preserved else ()
+        return all(self.checks.decided(lane) for lane in lanes)
 
     def _all_taken(self) -> bool:
         quiet = self.broker.coordinator.decided and not self.broker.network.late

@@ -64,6 +64,7 @@ TIMES: Final[tuple[tuple[Any, str, float], ...]] = (
     (rebalance.fence, "RELEASE_MARKER_WAIT_MS", 400),
     (rebalance.takeover, "STALL_MS", 600),
     (app.writes, "CHANGELOG_SPARE_BYTES", 1024),
+    (app.writes, "DUE_MAX", 1),
     (app.pace, "LIMIT_MIN", 1),
     (app.intake, "HELD_MIN", 5),
     (app.housekeeping, "TRUNCATE_EVERY_S", 1.0),
@@ -157,14 +158,15 @@ def _lane(number: int, directory: Path) -> Lane:
 
 
 RESOURCES: Final = Resources(1 << 20, 1 << 22)
-_CODECS: Final[list[Codec]] = []
+_CODECS: Final[dict[str, Codec]] = {}
 
 
 def codec_of(config: Config) -> Codec:
     """One for all simulations: it has no state, and takes longer to make than all the rest."""
-    if not _CODECS:
-        _CODECS.append(worker_codec(config))
-    return _CODECS[0]
+    join = config.join.type
+    if join not in _CODECS:
+        _CODECS[join] = worker_codec(config)
+    return _CODECS[join]
 
 
 def _watch_stores(patch: pytest.MonkeyPatch) -> None:

@@ -79,6 +79,35 @@ def edges(options: Options, side: Side, lane: int) -> list[Message]:
     return messages
 
 
+def chains(options: Options, side: Side, lane: int) -> list[Message]:
+    """The same for outer joins, which need a row for twice as long.
+
+    A long row has a match with a short one at its start and with a second long one at its end. The
+    latter is retracted as late as it may be: whether the first one is unmatched now, the short one
+    tells, and now and then that was retracted as well.
+    """
+    random = Random(f"{options.seed} {lane}")
+    messages: list[Message] = []
+    for number in range(max(1, options.events // 5)):
+        middle_side = random.choice(list(Side))
+        at = number * 150
+        jump = at + 2 * MAX_INTERVAL + HORIZON - random.randint(0, 10)
+        retracted = [random.random() < share for share in (0.3, 0.9)]
+        name = f"{TOPICS[side][0]}{lane}.{number}"
+        outer = Event(name, at, at, at), Event(f"{name}/", at + 20, at + 20, at + 40)
+        rows = (Event(name, at, at, at + 20),) if side is middle_side else outer
+        calm = Event(f"{name}-", at - 10, at - 10, at - 10)
+        jumped = Event(f"{name}+", jump, jump, jump)
+        messages.append((KEYS[1], encode(calm)))
+        messages += [(KEYS[0], encode(row)) for row in rows]
+        if side is not middle_side and retracted[0]:
+            messages.append((KEYS[0], encode(outer[0]._replace(kind="RETRACT"))))
+        messages.append((KEYS[1], encode(jumped)))
+        if side is not middle_side and retracted[1]:
+            messages.append((KEYS[0], encode(outer[1]._replace(kind="RETRACT"))))
+    return messages
+
+
 @dataclass(slots=True)
 class Feed:
     """One partition and what is still to be written to it."""
@@ -86,6 +115,12 @@ class Feed:
     topic: str
     lane: int
     left: list[Message]
+
+
+def _messages(random: Random, options: Options, side: Side, lane: int) -> list[Message]:
+    if options.edges:
+        return (chains if options.join.preserved else edges)(options, side, lane)
+    return history(random, options, side, lane)
 
 
 class Workload:
@@ -101,9 +136,7 @@ class Workload:
             Feed(
                 TOPICS[side],
                 lane,
-                edges(options, side, lane)
-                if options.edges
-                else history(random, options, side, lane),
+                _messages(random, options, side, lane),
             )
             for lane in range(options.lanes)
             for side in Side

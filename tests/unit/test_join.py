@@ -110,7 +110,7 @@ class TestRetract:
         lane.right(event("r", 5, 15))
         effects = lane.left(retraction("a", 30, 35))
         assert effects.matches == [(b"L:a|R:r", None, 5)]
-        assert effects.counts == Counts(retracted=1, unmatched=1)
+        assert effects.counts == Counts(retracted=1, tombstones=1)
 
     def test_is_not_late(self, lane: Lane) -> None:
         lane.left(event("a", 0, 10))

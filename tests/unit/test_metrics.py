@@ -6,7 +6,7 @@ from app.effects import Counts
 from app.metrics import LaneFigures, Metrics, SideFigures
 from schemas.records import Reason, Side
 
-TURN = Counts(1, 2, 3, 4, 5, 6, 7, 8, 0, {Reason.LATE: 9})
+TURN = Counts(1, 2, 3, 4, 10, 5, 6, 7, 8, 0, {Reason.LATE: 9})
 FIGURES = LaneFigures(
     "running", 4, 100, 7, 700, (SideFigures(100, 5, 2), SideFigures(None, 6, None))
 )
@@ -39,6 +39,7 @@ def test_figures_of_a_lane() -> None:
         'spanjoin_records_total{lane="3",side="right"} 10.0',
         'spanjoin_matches_total{lane="3"} 6.0',
         'spanjoin_match_retractions_total{lane="3"} 8.0',
+        'spanjoin_unmatched_rows_total{lane="3"} 20.0',
         'spanjoin_rejects_total{lane="3",reason="late"} 18.0',
         "spanjoin_turn_seconds_count 1.0",
         "spanjoin_commit_seconds_sum 0.1",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from app.join import LaneState
@@ -77,6 +77,9 @@ class Stored:
     def window(self, buckets: Iterable[int], key: bytes) -> list[StoredRow]:
         return []
 
+    def due(self, first: bytes, after: bytes, count_max: int) -> list[bytes]:
+        return []
+
 
 def test_memory_is_used_on_where_no_turn_was_committed_meanwhile() -> None:
     lane = hot()
@@ -93,6 +96,7 @@ def test_memory_is_used_on_where_no_turn_was_committed_meanwhile() -> None:
     assert committed.watermarks == plan.checkpoint.watermarks
     assert resumed(None, Stored(before), layout) is not lane.state
     assert resumed(None, Stored(None), layout).windows.span == layout.span
+    assert resumed(None, Stored(replace(before, decided=b"x")), layout).decided == b"x"
 
 
 def test_positions_are_after_what_was_taken() -> None:

@@ -95,7 +95,7 @@ def test_staged_turns_are_read_only_after_the_commit(tmp_path: Path) -> None:
     second = paper.turn(dict(row(n, bucket=1) for n in range(4)), dropped=[0])
     third = paper.turn(dict([row(0)]))
     for turn in (first, second, third):
-        store.stage(turn.rows.items(), turn.buckets)
+        store.stage(turn.rows.items(), turn.buckets, turn.checkpoint.layout)
     assert held_by(store) == ({}, {}, None)
     store.commit(third.checkpoint, 3)
     assert held_by(store) == paper.held

@@ -1,0 +1,169 @@
+"""Outer joins: which rows a turn finds to be without a match, for good.
+
+A row e is *due* once wm > e.end + L + D: nothing can match it any more, so from then on it can only
+lose matches. It is written as unmatched as soon as it is due, was not retracted, and has no match
+left; and as it can never get one again, that is never taken back, and never written twice.
+
+Every due row is decided about once, in the order of the index by end (`state.due`); `decided` says
+how far that has come. A turn looks at the rows that are due at its end and not decided about, and
+at the rows decided about that lost a match in it. So what is written in the end follows from rows
+and watermarks alone, however the records are split into turns and however many rows a turn looks
+at: between the moment at which a row is due and that at which it is looked at, nothing can happen
+to it but that it loses a match, and then it would have been written anyway.
+
+Invariant: each row is looked at by exactly one of the two ways. A row that is due and not decided
+about is left alone when it loses a match: its turn is still to come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import chain
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from app.effects import MATCH_OVERHEAD, Decisions, Match
+from schemas.match_id import unmatched_id
+from schemas.records import NO_OFFSET, Reason, Rejected, Side
+from state.due import end_of, entry_of, first_entry, parse_entry
+from state.keys import LIVE, Row
+from state.window import meets, overlapping
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from app.join import JoinSettings, LaneState
+    from state.keys import RowKey
+    from state.window import Rows, Windows
+
+UnmatchedValue = Callable[[int, int, int, bytes], bytes]
+"""(side, start, end, the row's value) -> the value of its output record."""
+
+Due = Callable[[bytes, bytes, int], list[bytes]]
+"""(first, after, count) -> the first so many committed index entries in [first, after), sorted."""
+
+
+def no_index(_first: bytes, _after: bytes, _count: int) -> list[bytes]:
+    """What an inner join's store has of it."""
+    return []
+
+
+DUE_MAX: Final = 2_000
+"""Due rows that a turn of a lane looks at beyond twice its records: about 20 ms. In the long run as
+many rows become due as come in; what a jump in time leaves waits for the turns after it."""
+
+
+class Outer(NamedTuple):
+    """What makes a join an outer one. Sizes in bytes; `value` may raise what a codec raises."""
+
+    sides: tuple[Side, ...]
+    value: UnmatchedValue
+    due_max: int
+
+
+class Unmatched(NamedTuple):
+    """What a turn finds: output records, those that are too large, and how far it has decided."""
+
+    records: list[Match]
+    rejects: list[Rejected]
+    decided: bytes
+
+
+NOTHING: Final = Unmatched([], [], b"")
+"""Of an inner join."""
+
+
+def reached(decided: bytes, horizon: int) -> int | None:
+    """The watermark up to which every due row was decided about, None for minus infinity."""
+    return end_of(decided) + horizon if decided else None
+
+
+def unmatched(
+    settings: JoinSettings,
+    lane: LaneState,
+    decisions: Decisions,
+    watermark: int | None,
+    records: int,
+) -> Unmatched:
+    """The unmatched rows of a turn of an outer join, each once.
+
+    The windows are as the turn leaves them, the watermark is the lane's at its end, and `records`
+    is how many it took.
+    """
+    outer = settings.outer
+    assert outer is not None, "an inner join writes no unmatched rows"
+    decided, windows = lane.decided, lane.windows
+    found = list(dict(_bereft(outer, windows, decisions, decided)).values())
+    if watermark is not None:
+        after = first_entry(watermark - settings.lateness - settings.max_interval)
+        if after > decided:
+            count = outer.due_max + 2 * records
+            fresh = _fresh(outer, decisions, after)
+            entries = sorted(chain(lane.due(decided, after, count + 1), fresh))
+            decided = after
+            if len(entries) > count:
+                del entries[count:]
+                decided = entries[-1] + b"\x00"
+            found += _alone(windows, map(parse_entry, entries))
+    return Unmatched(*_emitted(outer, found, settings.match_bytes_max), decided)
+
+
+def _bereft(
+    outer: Outer, windows: Windows, decisions: Decisions, decided: bytes
+) -> Iterator[tuple[bytes, tuple[Side, Row]]]:
+    """Rows decided about before this turn, of which it has retracted the last match, by entry.
+
+    Some more than once: the turn may have retracted several matches of theirs.
+    """
+    for key, side, before, _ in decisions.replaced:
+        other = Side(1 - side)
+        if before[4] != LIVE or other not in outer.sides:
+            continue
+        window = windows.table[key]
+        for row in overlapping(window[other], before[1], before[0]):
+            entry = entry_of(other, key, *row[:3])
+            if entry < decided and not meets(window[side], row[1], row[0]):
+                yield entry, (other, row)
+
+
+def _fresh(outer: Outer, decisions: Decisions, after: bytes) -> Iterator[bytes]:
+    """Entries of rows that became due in the very turn that inserted them."""
+    end_bound = end_of(after)
+    for _, side, _, key, row, _ in decisions.inserted:
+        if row[0] < end_bound and side in outer.sides:
+            yield entry_of(side, key, *row[:3])
+
+
+def _alone(windows: Windows, due: Iterator[RowKey]) -> Iterator[tuple[Side, Row]]:
+    """Those of the rows that are live and have no match."""
+    for _, side, key, end, start, row_id in due:
+        window = windows.table.get(key) or windows.open(key)
+        row = _row(window[side], end, start, row_id)
+        if row[4] == LIVE and not meets(window[side.other], start, end):
+            yield side, row
+
+
+def _row(side: Rows, end: int, start: int, row_id: str) -> Row:
+    """A row that is there; under its id there may be a newer one."""
+    row = side.get(row_id)
+    if row is None or row[:2] != (end, start):
+        wanted = end, start, row_id
+        row = next((one for one in side.values() if one[:3] == wanted), None)
+    assert row is not None, f"the index has a row {row_id} that is not stored"
+    return row
+
+
+def _emitted(
+    outer: Outer, found: list[tuple[Side, Row]], bytes_max: int
+) -> tuple[list[Match], list[Rejected]]:
+    """The output records of unmatched rows, and those that are too large."""
+    records: list[Match] = []
+    rejects: list[Rejected] = []
+    for side, (end, start, row_id, ts, _, value) in found:
+        name, record = unmatched_id(side, row_id), outer.value(side, start, end, value)
+        size = len(name) + len(record)
+        if size > bytes_max - MATCH_OVERHEAD:
+            detail = f"the unmatched {side.name.lower()} id {row_id} takes {size} bytes"
+            rejects.append(Rejected(NO_OFFSET, Reason.TOO_LARGE, detail, side, name))
+        else:
+            records.append((name, record, ts))
+    return records, rejects
