@@ -36,8 +36,8 @@ class Answers:
 
     `schemas`: id -> schema, or why there is none. `pairs`: ids of two writer schemas (left, right)
     -> the id of their match schema. `alone`: (side, id of its writer schema) -> that of the output
-    schema of such a row without a match. `newest`: side -> the schema of its new records. `writers`:
-    side -> the id of that schema, and the schema.
+    schema of such a row without a match. `newest`: side -> the schema of its new records.
+    `writers`: side -> the id of that schema, and the schema.
     """
 
     schemas: Mapping[int, Json | str] = field(default_factory=dict)
@@ -180,9 +180,7 @@ class RegistryCodec:
         return alone(header, start, end, side, self._marks[side] + value[HEADER_SIZE:])
 
     def _ids_in(self, *values: bytes) -> list[int]:
-        """The ids in the headers of stored rows. Raises UnknownSchema where they are known to be
-        none of the registry's.
-        """
+        """The ids in these headers. Raises UnknownSchema for what is known to be none."""
         try:
             ids = [_id_in(value) for value in values]
         except Malformed as error:

@@ -152,12 +152,12 @@ def parse_rows(
             bucket, side, *_ = parse_row_key(row_key)
             prefix = row_key[:length_at]
         (length,) = length_of(row_key, length_at)
-        interval_at = _KEY_AT + length
+        interval_at = KEY_AT + length
         end, start = interval_of(row_key, interval_at)
         flags, ts = head_of(row_value)
         row_id = row_key[interval_at + _INTERVAL.size :].decode()
         row = (end - offset, start - offset, row_id, ts - offset, flags, row_value[_VALUE.size :])
-        yield bucket, side, row_key[_KEY_AT:interval_at], row
+        yield bucket, side, row_key[KEY_AT:interval_at], row
 
 
 def parse_row_value(row_value: bytes) -> tuple[int, int, bytes]:
