@@ -127,7 +127,7 @@ class Copies:
     def _removed(self, lane: int, work: Future[None]) -> None:
         failure = work.exception()
         if failure is not None:
-            _log.warning("a stale copy could not be removed", lane=lane, why=str(failure))
+            _log.warning("a stale copy could not be removed", lane=lane, reason=str(failure))
             return
         self.sizes.pop(lane, None)
         _log.info("stale copy removed", lane=lane)
@@ -155,6 +155,14 @@ def due(stale: Mapping[int, float], now: float, kept_max: int, kept_s: float) ->
 def lane_path(directory: Path, lane: int) -> Path:
     """Where the store of a lane is, in a state directory."""
     return directory / f"lane-{lane}"
+
+
+def worker_directories(state: Path) -> list[Path]:
+    """The state directories that there are under `state`: its own, and those of `run --workers`."""
+    if not state.is_dir():
+        return []
+    numbered = sorted(path for path in state.iterdir() if path.name.isdigit() and path.is_dir())
+    return [state, *numbered]
 
 
 def lane_stores(directory: Path) -> Iterator[tuple[int, Path]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from app.metrics import LaneFigures, SideFigures
 from rebalance.phases import Phase
@@ -15,20 +15,42 @@ if TYPE_CHECKING:
     from state.checkpoint import Checkpoint
 
 
-def lane_figures(lane: Lane, running: Running | None, inputs: Inputs) -> LaneFigures:
+class Clock(NamedTuple):
+    """The time now in the events' unit, None where that is no time; and how many are a second."""
+
+    now: int | None
+    ticks_per_s: int
+
+    def seconds_between(self, since: int | None, until: int | None) -> float | None:
+        """From one time to another; None where one is not known, or the unit is no time."""
+        if self.now is None or since is None or until is None:
+            return None
+        return (until - since) / self.ticks_per_s
+
+
+def lane_figures(lane: Lane, running: Running | None, inputs: Inputs, clock: Clock) -> LaneFigures:
     """One lane between turns; what is not known yet is None or 0."""
     checkpoint = running.checkpoint if running is not None else lane.checkpoint
     if checkpoint is None:
         nothing = SideFigures(None, None, None)
-        return LaneFigures(lane.phase, 0, None, 0, 0, (nothing, nothing))
+        return LaneFigures(
+            lane.phase, 0, None, 0, 0, (nothing, nothing), to_restore=lane.to_restore
+        )
     left, right = (_side(side, lane, checkpoint, running, inputs) for side in Side)
+    mark = checkpoint.watermarks.lane
+    windows = None if running is None else running.state.windows
     return LaneFigures(
         phase=lane.phase,
         epoch=checkpoint.epoch,
-        watermark=checkpoint.watermarks.lane,
+        watermark=mark,
         rows=checkpoint.rows,
         size=checkpoint.size,
         sides=(left, right),
+        watermark_lag_s=clock.seconds_between(mark, clock.now),
+        skew_s=clock.seconds_between(right.watermark, left.watermark),
+        windows=0 if windows is None else len(windows.table),
+        window_bytes=0 if windows is None else windows.size,
+        to_restore=lane.to_restore,
     )
 
 

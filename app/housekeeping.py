@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from app.errors import Retry, UsageError
-from app.figures import lane_figures, lane_status
+from app.figures import Clock, lane_figures, lane_status
 from app.process import truncation_point
+from rebalance.lanes import START_OVER
 from schemas.records import Side
 
 if TYPE_CHECKING:
@@ -80,16 +81,23 @@ class Housekeeping:
     def _figures(self) -> None:
         worker = self.worker
         worker.metrics.suspect(worker.intake.suspicion.sides)
+        config = worker.config
+        clock = Clock(config.now_in_unit(time.time() * 1000), config.ticks_per_ms * 1000)
+        worker.metrics.worker(
+            self.lane_count, away=self.away is not None or worker.inputs.unreachable
+        )
         lanes = []
         for number, lane in sorted(worker.lanes.items()):
             running = worker.running.get(number)
-            figures = lane_figures(lane, running, worker.inputs)
-            worker.metrics.lane(number, figures)
+            figures = lane_figures(lane, running, worker.inputs, clock)
+            disk_bytes = worker.copies.sizes.get(number)
+            worker.metrics.lane(number, figures._replace(disk_bytes=disk_bytes))
             changelog: tuple[int | None, int | None] = (None, None)
             if running is not None:
+                worker.metrics.windows(number, *running.state.windows.drain_counts())
                 changelog = (self._changelog_start(lane), running.changelog_position)
             status = lane_status(number, figures, worker.identity.worker, changelog)
-            lanes.append({**status, "disk_bytes": worker.copies.sizes.get(number)})
+            lanes.append({**status, "disk_bytes": disk_bytes})
         self.status = {
             "name": worker.config.name,
             "worker": worker.identity.worker,
@@ -139,8 +147,8 @@ class Housekeeping:
                 # A broker that restarts may not know a topic for a moment.
                 if topic in self._missing:
                     raise UsageError(
-                        f"topic {topic} was deleted under the running job; create it and start "
-                        f"over under a new name"
+                        f"topic {topic} was deleted under the running job; create it and "
+                        f"{START_OVER}"
                     )
                 self._missing.add(topic)
                 continue
@@ -148,12 +156,12 @@ class Housekeeping:
             topic_id, partitions = found
             if topic_id != was:
                 raise UsageError(
-                    f"topic {topic} was deleted and created again under the running job; start "
-                    f"over under a new name"
+                    f"topic {topic} was deleted and created again under the running job; "
+                    f"{START_OVER}"
                 )
             if partitions != self.lane_count:
                 raise UsageError(
                     f"topic {topic} went from {self.lane_count} to {partitions} partitions under "
                     f"the running job: keys moved to other lanes; undo it by recreating the topic, "
-                    f"or start over under a new name"
+                    f"or {START_OVER}"
                 )

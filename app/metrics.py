@@ -6,6 +6,7 @@ lane disappear when the lane leaves, or a dashboard would show two owners.
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from prometheus_client import (
@@ -17,16 +18,64 @@ from prometheus_client import (
     disable_created_metrics,
 )
 
-from schemas.records import Side
+from rebalance.phases import Phase
+from schemas.records import Reason, Side
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from app.effects import Counts
 
-PHASES: Final = ("assigned", "restoring", "fencing", "installing", "running", "released")
 _TURN_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 45)
+_TAKEOVER_SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 _SIDES: Final = tuple(side.name.lower() for side in Side)
+
+TAKEOVERS: Final = ("new", "released", "fenced", "renewed")
+"""How a lane was found by its new owner: without history; handed over; left behind by an owner that
+was fenced; or its own, after a transaction of it had failed."""
+DEPARTURES: Final = ("revoked", "lost")
+"""How a lane leaves: the group moves it, or the session has ended."""
+
+# Field of `LaneFigures` -> name and text of its gauge.
+_LANE_GAUGES: Final[Mapping[str, tuple[str, str]]] = {
+    "epoch": ("lane_epoch", "The lane's epoch: takeovers since its beginning"),
+    "rows": ("state_rows", "Rows stored"),
+    "size": ("state_bytes", "Bytes of the stored rows"),
+    "disk_bytes": ("state_disk_bytes", "Bytes of the lane's store on disk"),
+    "watermark": ("watermark", "The lane's watermark, in the events' unit"),
+    "watermark_lag_s": (
+        "watermark_lag_seconds",
+        "How far the lane's watermark is behind the clock; not where the unit is none",
+    ),
+    "skew_s": (
+        "skew_seconds",
+        "The left side's watermark less the right side's; not where the unit is none",
+    ),
+    "windows": ("windows", "Windows in memory: keys whose rows need not be read from disk"),
+    "window_bytes": ("window_bytes", "Memory that the windows take, as it is estimated"),
+    "to_restore": ("restore_remaining", "Offsets of the changelog still to be replayed"),
+}
+# The same of `SideFigures`.
+_SIDE_GAUGES: Final[Mapping[str, tuple[str, str]]] = {
+    "watermark": ("side_watermark", "A side's watermark"),
+    "position": ("input_position", "The next offset to take"),
+    "lag": ("input_lag", "Records up to the last stable offset"),
+}
+# Field of `Counts` -> name and text of its counter.
+_LANE_COUNTERS: Final[Mapping[str, tuple[str, str]]] = {
+    "inserted": ("inserts", "Inserts accepted"),
+    "retracted": ("retractions", "Retractions honoured"),
+    "matched": ("matches", "Matches emitted"),
+    "tombstones": ("match_retractions", "Matches retracted (tombstones)"),
+    "unmatched": ("unmatched_rows", "Rows of an outer join emitted as unmatched"),
+    "duplicates": ("duplicates", "Inserts with a known id, ignored"),
+    "duplicate_changed": ("duplicates_changed", "Duplicates with other bytes"),
+    "remembered": ("retractions_remembered", "Retractions before their insert"),
+    "remembered_expired": (
+        "retractions_expired",
+        "Remembered retractions whose insert never came",
+    ),
+}
 
 
 class SideFigures(NamedTuple):
@@ -38,7 +87,10 @@ class SideFigures(NamedTuple):
 
 
 class LaneFigures(NamedTuple):
-    """A lane as it is between turns; watermarks in the events' unit, None = minus infinity."""
+    """A lane as it is between turns; watermarks in the events' unit, None = minus infinity.
+
+    to_restore: offsets of the changelog; None while its end is not known.
+    """
 
     phase: str
     epoch: int
@@ -46,6 +98,12 @@ class LaneFigures(NamedTuple):
     rows: int
     size: int
     sides: tuple[SideFigures, SideFigures]
+    watermark_lag_s: float | None = None
+    skew_s: float | None = None
+    windows: int = 0
+    window_bytes: int = 0
+    to_restore: int | None = None
+    disk_bytes: int | None = None
 
 
 class Metrics:
@@ -56,68 +114,63 @@ class Metrics:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no types here
 
         def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(f"spanjoin_{name}", text, ("lane", *labels), registry=registry)
+            return Counter(f"spanjoin_{name}", text, labels, registry=registry)
 
         def gauge(name: str, text: str, *labels: str) -> Gauge:
-            return Gauge(f"spanjoin_{name}", text, ("lane", *labels), registry=registry)
+            return Gauge(f"spanjoin_{name}", text, labels, registry=registry)
 
-        self._suspect = _suspect(registry)
-        self._records = counter("records", "Input records taken", "side")
-        self._rejects = counter("rejects", "Input records rejected", "reason")
-        self._counters: Mapping[str, Counter] = {
-            "inserted": counter("inserts", "Inserts accepted"),
-            "retracted": counter("retractions", "Retractions honoured"),
-            "matched": counter("matches", "Matches emitted"),
-            "tombstones": counter("match_retractions", "Matches retracted (tombstones)"),
-            "unmatched": counter("unmatched_rows", "Rows of an outer join emitted as unmatched"),
-            "duplicates": counter("duplicates", "Inserts with a known id, ignored"),
-            "duplicate_changed": counter("duplicates_changed", "Duplicates with other bytes"),
-            "remembered": counter("retractions_remembered", "Retractions before their insert"),
-            "remembered_expired": counter(
-                "retractions_expired", "Remembered retractions whose insert never came"
-            ),
-        }
-        self._turn_seconds = Histogram(
-            "spanjoin_turn_seconds",
-            "Time of one turn, commit included",
-            registry=registry,
-            buckets=_TURN_SECONDS,
+        def seconds(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+            name = f"spanjoin_{name}_seconds"
+            return Histogram(name, text, labels, registry=registry, buckets=buckets)
+
+        self._records = counter("records", "Input records taken", "lane", "side")
+        self._rejects = counter("rejects", "Input records rejected", "lane", "reason")
+        self._opened = counter(
+            "windows_opened", "Windows made for a key that was not in memory", "lane"
         )
-        self._commit_seconds = Histogram(
-            "spanjoin_commit_seconds",
-            "Time from the first produce to the committed transaction",
-            registry=registry,
-            buckets=_TURN_SECONDS,
-        )
-        self._phase = gauge("lane_phase", "1 for the phase the lane is in", "phase")
-        self._epoch = gauge("lane_epoch", "The lane's epoch: takeovers since its beginning")
-        self._rows = gauge("state_rows", "Rows stored")
-        self._size = gauge("state_bytes", "Bytes of the stored rows")
-        self._watermark = gauge("watermark", "The lane's watermark, in the events' unit")
-        self._side_watermark = gauge("side_watermark", "A side's watermark", "side")
-        self._position = gauge("input_position", "The next offset to take", "side")
-        self._lag = gauge("input_lag", "Records up to the last stable offset", "side")
+        self._loaded = counter("windows_loaded", "Windows read from the store", "lane")
+        self._counters = {name: counter(*said, "lane") for name, said in _LANE_COUNTERS.items()}
+        self._gauges = {name: gauge(*said, "lane") for name, said in _LANE_GAUGES.items()}
+        self._of_side = {name: gauge(*said, "lane", "side") for name, said in _SIDE_GAUGES.items()}
+        self._phase = gauge("lane_phase", "1 for the phase the lane is in", "lane", "phase")
         self._by_lane = (
-            self._records,
-            self._rejects,
-            *self._counters.values(),
-            self._phase,
-            self._epoch,
-            self._rows,
-            self._size,
-            self._watermark,
-            self._side_watermark,
-            self._position,
-            self._lag,
+            self._records, self._rejects, self._opened, self._loaded, *self._counters.values(),
+            *self._gauges.values(), *self._of_side.values(), self._phase,
+        )  # fmt: skip
+        self._turn = seconds("turn", "Time of one turn, commit included", _TURN_SECONDS)
+        self._commit = seconds(
+            "commit", "Time from the first produce to the committed transaction", _TURN_SECONDS
         )
+        self._takeover = seconds(
+            "takeover",
+            "Time from a lane's assignment, or its renewal, to the committed claim, by how it was "
+            "found: new, released, fenced or renewed",
+            _TAKEOVER_SECONDS,
+            "kind",
+        )
+        self._left = counter("lanes_left", "Lanes that went: revoked or lost", "kind")
+        self._renewals = counter("renewals", "Producers thrown away after a failed transaction")
+        self._wipes = counter("wipes", "Local stores that could not be gone on from")
+        self._lanes = gauge("lanes", "Lanes of the job, whoever has them")
+        self._away = gauge("broker_away", "1 while no broker answers")
+        self._suspect = gauge(
+            "suspect_time_unit",
+            "1 if a side's times look like another unit than the declared one",
+            "side",
+        )
+        gauge("build_info", "Always 1; the version is a label", "version").labels(
+            version("spanjoin")
+        ).set(1)
+        for kind in TAKEOVERS:
+            self._takeover.labels(kind)
+        for kind in DEPARTURES:
+            self._left.labels(kind)
 
-    def taken(self, lane: int, side: Side, records: int) -> None:
-        """Count input records of a committed turn."""
-        self._records.labels(str(lane), _SIDES[side]).inc(records)
-
-    def counted(self, lane: int, counts: Counts) -> None:
-        """Count what a committed turn did in a lane."""
+    def counted(self, lane: int, counts: Counts, taken: tuple[int, int]) -> None:
+        """Count what a committed turn did in a lane; `taken` are its input records by side."""
         label = str(lane)
+        for name, records in zip(_SIDES, taken, strict=True):
+            self._records.labels(label, name).inc(records)
         for name, counter in self._counters.items():
             counter.labels(label).inc(getattr(counts, name))
         for reason, number in counts.rejected.items():
@@ -130,22 +183,53 @@ class Metrics:
 
     def turn(self, seconds: float, commit_seconds: float) -> None:
         """Observe one committed turn of the worker."""
-        self._turn_seconds.observe(seconds)
-        self._commit_seconds.observe(commit_seconds)
+        self._turn.observe(seconds)
+        self._commit.observe(commit_seconds)
+
+    def windows(self, lane: int, opened: int, loaded: int) -> None:
+        """Count windows that were made, and those of them that were read from the store."""
+        self._opened.labels(str(lane)).inc(opened)
+        self._loaded.labels(str(lane)).inc(loaded)
+
+    def takeover(self, kind: str, seconds: float) -> None:
+        """Observe a lane that was claimed; `kind` is one of TAKEOVERS."""
+        self._takeover.labels(kind).observe(seconds)
+
+    def departure(self, kind: str) -> None:
+        """Count a lane that left; `kind` is one of DEPARTURES."""
+        self._left.labels(kind).inc()
+
+    def renewal(self) -> None:
+        """Count a producer that was thrown away."""
+        self._renewals.inc()
+
+    def wipe(self) -> None:
+        """Count a store that is made anew."""
+        self._wipes.inc()
+
+    def worker(self, lanes: int, *, away: bool) -> None:
+        """Show what is no lane's: how many the job has, and whether a broker answers."""
+        self._lanes.set(lanes)
+        self._away.set(away)
 
     def lane(self, lane: int, figures: LaneFigures) -> None:
-        """Show a lane as it is now; what is not known (None) has no series."""
+        """Show a lane as it is now; what is not known (None) has no series.
+
+        Counters begin at 0 here: one that appears with its first event shows no increase.
+        """
         label = str(lane)
-        for phase in PHASES:
+        for phase in Phase:
             self._phase.labels(label, phase).set(phase == figures.phase)
-        self._epoch.labels(label).set(figures.epoch)
-        self._rows.labels(label).set(figures.rows)
-        self._size.labels(label).set(figures.size)
-        _show(self._watermark, (label,), figures.watermark)
+        for name, gauge in self._gauges.items():
+            _show(gauge, (label,), getattr(figures, name))
         for name, side in zip(_SIDES, figures.sides, strict=True):
-            _show(self._side_watermark, (label, name), side.watermark)
-            _show(self._position, (label, name), side.position)
-            _show(self._lag, (label, name), side.lag)
+            self._records.labels(label, name)
+            for field, gauge in self._of_side.items():
+                _show(gauge, (label, name), getattr(side, field))
+        for counter in (self._opened, self._loaded, *self._counters.values()):
+            counter.labels(label)
+        for reason in Reason:
+            self._rejects.labels(label, str(reason))
 
     def forget(self, lane: int) -> None:
         """Drop every series of a lane that has left."""
@@ -153,12 +237,7 @@ class Metrics:
             metric.remove_by_labels({"lane": str(lane)})
 
 
-def _suspect(registry: CollectorRegistry) -> Gauge:
-    text = "1 if a side's times look like another unit than the declared one"
-    return Gauge("spanjoin_suspect_time_unit", text, ("side",), registry=registry)
-
-
-def _show(gauge: Gauge, labels: tuple[str, ...], value: int | None) -> None:
+def _show(gauge: Gauge, labels: tuple[str, ...], value: float | None) -> None:
     if value is None:
         gauge.remove(*labels)
     else:

@@ -56,6 +56,18 @@ def claim(
     )
 
 
+def takeover_kind(before: Checkpoint | None, *, kept: bool) -> str:
+    """How a lane was found that is about to be claimed, see `app.metrics.TAKEOVERS`.
+
+    `kept`: this worker ran it until a moment ago.
+    """
+    if before is None:
+        return "new"
+    if kept:
+        return "renewed"
+    return "released" if before.released else "fenced"
+
+
 def release(before: Checkpoint) -> Checkpoint:
     """The same state, handed over in good order: whoever comes next has nothing to fence."""
     return replace(before, sequence=before.sequence + 1, released=True)

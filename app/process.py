@@ -71,6 +71,8 @@ class Plan:
     kind: str
     checkpoint: Checkpoint
     effects: Effects | None = None
+    taken: tuple[int, int] = (0, 0)
+    """Input records of each side."""
 
     @property
     def rows(self) -> Mapping[bytes, bytes]:
@@ -176,7 +178,9 @@ def plan_turn(running: Running, moment: Moment, counting: tuple[bool, bool]) -> 
         size=size,
         decided=effects.decided,
     )
-    return Plan(running.lane, "turn", checkpoint, effects)
+    of_left = [record[1] for record in records].count(Side.LEFT)
+    taken = of_left, len(records) - of_left
+    return Plan(running.lane, "turn", checkpoint, effects, taken)
 
 
 def settle_turn(running: Running, plan: Plan, first: int, position: int) -> None:

@@ -23,7 +23,8 @@ from app.kafka.inputs import Inputs
 from app.kafka.producers import Producers
 from app.kafka.transactions import LaneWrite, Limits, Transactions, Written
 from app.lookups import Lookups
-from app.ownership import Identity, claim, release
+from app.observation import Observation
+from app.ownership import Identity, claim, release, takeover_kind
 from app.pace import Pace
 from app.process import (
     Moment,
@@ -94,6 +95,7 @@ class Worker:
     reader: RestoreReader = field(init=False)
     copies: Copies = field(init=False)
     pace: Pace = field(init=False)
+    observe: Observation = field(init=False)
     _kept: dict[int, Running] = field(default_factory=dict)
     """Lanes that are restored without a new assignment, as they ran before."""
     _renew: str | None = None
@@ -103,6 +105,7 @@ class Worker:
 
     def __post_init__(self) -> None:
         self.pace = Pace(self.config.turn.max_records)
+        self.observe = Observation(self.metrics, self.reached)
         self.producers = Producers(self.transactions, self.authority, self.threads)
         self.inputs = Inputs(self.config, self.identity.worker, self)
         self.reader = RestoreReader(self.config, self.identity.worker)
@@ -127,7 +130,7 @@ class Worker:
             topics=(self.config.left.topic, self.config.right.topic),
             windows_bytes_max=self.config.state.cache_memory_bytes,
             own=self.producers.own,
-            observe=self._observe,
+            observe=self.observe,
             accept_bounds=self.accept_bounds,
         )
         state = self.config.state
@@ -174,7 +177,7 @@ class Worker:
         try:
             self.release(list(self.running))
         except (Renew, Crash, StoreError) as failure:
-            _log.warning("lanes could not be released", why=str(failure))
+            _log.warning("lanes could not be released", reason=str(failure))
         for number in list(self.lanes):
             self._drop(number, Signal.REVOKED)
 
@@ -200,7 +203,7 @@ class Worker:
             lane = Lane(number, self.copies.path(number))
             lane.closing = self.copies.take(number)
             self.lanes[number] = lane
-            self._observe(lane, "assigned")
+            self.observe(lane, "assigned", reason="the group's new assignment")
 
     def revoked(self, lanes: list[int]) -> None:
         """Write the releases of the running ones in one transaction; then they are not ours."""
@@ -209,7 +212,7 @@ class Worker:
             self.release(released)
         except (Renew, Crash, StoreError) as failure:
             # Not released: the next owner finds our name in the changelog and fences it.
-            _log.warning("lanes could not be released", lanes=released, why=str(failure))
+            _log.warning("lanes could not be released", lanes=released, reason=str(failure))
             if isinstance(failure, Renew):
                 self._renew = str(failure)
         for number in lanes:
@@ -242,9 +245,10 @@ class Worker:
             return
         plans = [Plan(lane.number, "claim", self._claiming(lane)) for lane in ready]
         kept, layout = self._kept, self.layout
+        kinds = [takeover_kind(lane.checkpoint, kept=lane.number in kept) for lane in ready]
         states = [resumed(kept.pop(n.number, None), n.opened, layout, n.warm) for n in ready]
         written = self._commit(plans)
-        for lane, plan, state in zip(ready, plans, states, strict=True):
+        for lane, plan, state, kind in zip(ready, plans, states, kinds, strict=True):
             lane.signal(Signal.CLAIMED)
             running = Running(
                 lane=lane.number,
@@ -259,7 +263,7 @@ class Worker:
             self.running[lane.number] = running
             self.inputs.start(lane.number, running.positions)
             self.idleness.start(lane.number)
-            self._observe(lane, "running", epoch=plan.checkpoint.epoch)
+            self.observe.claimed(lane, kind)
 
     def _prove(self, lanes: list[int]) -> None:
         """Commit the unchanged positions of lanes: the broker takes them from an owner only.
@@ -301,7 +305,7 @@ class Worker:
             settle_turn(running, plan, *written[plan.lane])
             self.intake.flow(running)
             if plan.effects is not None:
-                self.metrics.counted(plan.lane, plan.effects.counts)
+                self.metrics.counted(plan.lane, plan.effects.counts, plan.taken)
         bound_windows(self.running.values(), self.config.state.cache_memory_bytes)
         ended = time.monotonic()
         self.metrics.turn(ended - started, ended - joined)
@@ -351,7 +355,8 @@ class Worker:
         A new producer alone would not do: if the turn did count, running it again from memory
         would apply it twice. So every lane is taken over anew, from its last committed state.
         """
-        _log.warning("producer thrown away, every lane is restored", why=why)
+        _log.warning("producer thrown away, every lane is restored", reason=why)
+        self.metrics.renewal()
         self.reached("renewed")
         self._renew = None
         self._busy = False
@@ -362,6 +367,7 @@ class Worker:
             self.inputs.hold(Side.LEFT, number)
         for lane in self.lanes.values():
             self.takeovers.restart(lane, Signal.RENEWED)
+            self.observe.line(lane, "renewed", reason=why)
 
     def _stop_running(self, number: int) -> None:
         if self.running.pop(number, None) is not None:
@@ -379,10 +385,5 @@ class Worker:
         self.takeovers.forget(lane)
         lane.signal(signal)
         self.copies.leave(number, lane.store, time.monotonic())
+        self.observe.left(lane, signal)
         lane.store = None
-        self._observe(lane, str(signal))
-
-    def _observe(self, lane: Lane, event: str, **details: object) -> None:
-        held_ms = round((time.monotonic() - lane.assigned_at) * 1000)
-        _log.info(event, lane=lane.number, held_ms=held_ms, **details)
-        self.reached(event)

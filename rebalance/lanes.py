@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 STALL_MS: Final = 2_000
 """An install that has not moved for this long looks at the changelog's tail again."""
+RESETTING: Final = 2**62
+"""The group's offsets while a reset is under way: beyond every position, so that no lane starts."""
+START_OVER: Final = "start over with `spanjoin reset`"
+"""The mend where the state cannot be gone on from."""
 
 
 class Extent(NamedTuple):
@@ -96,6 +100,10 @@ class Lane:
     """Whether the store was wiped and replayed once already since the assignment."""
     moved_at: float = field(default_factory=time.monotonic)
     assigned_at: float = field(default_factory=time.monotonic)
+    began_at: float = field(default_factory=time.monotonic)
+    """When this takeover began: the assignment, or the renewal since."""
+    told_at: float = field(default_factory=time.monotonic)
+    """When its newest step was told."""
 
     def signal(self, signal: Signal) -> None:
         """Move to the phase the table gives; raises IllegalSignal for a pair that cannot be."""
@@ -103,6 +111,8 @@ class Lane:
         self.moved_at = time.monotonic()
         if self.phase is Phase.RUNNING:
             self.audit = self.warm = None  # The lane's memory by now, and it changes.
+        if signal is Signal.RENEWED:
+            self.began_at = self.moved_at
         if self.phase is Phase.ASSIGNED:
             self.replay = None
             self.opening = None
@@ -119,6 +129,23 @@ class Lane:
         return None if self.store is None else self.store.checkpoint
 
     @property
+    def epoch(self) -> int:
+        """That of the newest committed checkpoint, 0 for a lane without any history."""
+        return 0 if self.checkpoint is None else self.checkpoint.epoch
+
+    @property
+    def to_restore(self) -> int | None:
+        """Offsets of the changelog still to be replayed; None while its end is not known."""
+        if self.phase is Phase.RUNNING:
+            return 0
+        if self.replay is None or self.opening is None:
+            return None
+        known = self.opening.result()  # It is there before a replay begins.
+        end = known.end if self.bound is None else self.bound.changelog.end
+        seen = max(known.start, self.opened.position, self.record_seen + 1, self.end_seen)
+        return max(end - seen, 0)
+
+    @property
     def opened(self) -> LaneStore:
         """The store of a lane that is past ASSIGNED."""
         assert self.store is not None, f"lane {self.number} has no open store in {self.phase}"
@@ -132,6 +159,8 @@ def check_install(lane: Lane, bound: Bound, layout: Layout, topics: tuple[str, s
     Stored offsets behind the checkpoint, or none, are normal: the changelog is the authority.
     """
     checkpoint = lane.checkpoint
+    if RESETTING in bound.stored:
+        raise Mismatch("a reset of this job was begun and did not end: run `spanjoin reset` again")
     for side in Side:
         stored = bound.stored[side]
         position = _position(checkpoint, side)
@@ -139,20 +168,19 @@ def check_install(lane: Lane, bound: Bound, layout: Layout, topics: tuple[str, s
             known = "no changelog" if position is None else f"changelog position {position}"
             raise Mismatch(
                 f"lane {lane.number}: the group committed offset {stored} of {topics[side]} but "
-                f"there is {known}: the changelog was deleted or cut; restore it, or start over "
-                f"under a new name"
+                f"there is {known}: the changelog was deleted or cut; restore it, or {START_OVER}"
             )
         if position is not None and position < bound.inputs[side].start:
             raise Mismatch(
                 f"topic {topics[side]} partition {lane.number} begins at offset "
                 f"{bound.inputs[side].start}, past the position {position}: records were deleted "
-                f"before they were read; raise its retention, then start over under a new name"
+                f"before they were read; raise its retention, then {START_OVER}"
             )
         if position is not None and position > bound.inputs[side].end:
             raise Mismatch(
                 f"topic {topics[side]} partition {lane.number} ends at offset "
                 f"{bound.inputs[side].end}, before the position {position}: the topic was "
-                f"recreated or lost data; start over under a new name"
+                f"recreated or lost data; {START_OVER}"
             )
     if checkpoint is not None:
         check_layout(lane.number, checkpoint.layout, layout, topics)
@@ -166,12 +194,12 @@ def check_layout(lane: int, then: Layout, now: Layout, topics: tuple[str, str]) 
         if old != new:
             raise Mismatch(
                 f"topic {topic} was deleted and created again since the state of lane {lane} was "
-                f"written; start over under a new name"
+                f"written; {START_OVER}"
             )
     if then.unit != now.unit:
         raise Mismatch(
             f"unit is {now.unit!r} but the state of lane {lane} was written with {then.unit!r}; "
-            f"set it back, or start over under a new name"
+            f"set it back, or {START_OVER}"
         )
     if then.join_type != now.join_type:
         raise Mismatch(

@@ -142,14 +142,15 @@ class Takeovers:
             self._replayed_at = time.monotonic()
         self._reading.add(lane.number)
         lane.signal(Signal.OPENED)
-        self.observe(lane, "restore", start=start, end=extent.end)
+        found = "no local copy" if store.checkpoint is None else "local copy"
+        self.observe(lane, "restore", reason=found, start=start, end=extent.end)
 
     def _opened(self, lane: Lane) -> LaneStore:
         """The lane's store from disk; one that cannot be read is made anew, once."""
         try:
             return LaneStore.open(lane.directory, self.resources)
         except StoreDamaged as damaged:
-            self.observe(lane, "wipe", why=str(damaged))
+            self.observe(lane, "wipe", reason=str(damaged))
             LaneStore.destroy(lane.directory)
             return LaneStore.open(lane.directory, self.resources)
 
@@ -160,7 +161,7 @@ class Takeovers:
     def _wipe(self, lane: Lane, why: str) -> None:
         """Drop a store that cannot be continued; the changelog has everything that counts."""
         if lane.opened.checkpoint is not None:
-            self.observe(lane, "wipe", why=why)
+            self.observe(lane, "wipe", reason=why)
         lane.opened.wipe()
         lane.audited = False
 
@@ -212,7 +213,8 @@ class Takeovers:
         lane.fencing = self.threads.submit(establish, self.authority, survey)
         lane.surveyed = lane.end_seen
         lane.signal(Signal.CAUGHT_UP)
-        self.observe(lane, "fence", suspect=suspect)
+        found = "its last owner has not released it" if suspect else "a look at the tail"
+        self.observe(lane, "fence", reason=found, suspect=suspect)
 
     def _await_bound(self, lane: Lane) -> None:
         if lane.fencing is None or not lane.fencing.done():
@@ -250,7 +252,7 @@ class Takeovers:
         except Mismatch as mismatch:
             if not (self.accept_bounds and mismatch.bounds):
                 raise
-            self.observe(lane, "bounds_accepted", why=str(mismatch))
+            self.observe(lane, "bounds_accepted", reason=str(mismatch))
         self.forget(lane)
         return True
 

@@ -190,8 +190,8 @@ class Windows:
     that the windows take in memory.
     """
 
-    __slots__ = ("_bound", "_costs", "_expired_cost", "_load", "_missing", "_opened", "_untrimmed",
-                 "buckets", "cold", "size", "span", "table")  # fmt: skip
+    __slots__ = ("_bound", "_costs", "_counts", "_expired_cost", "_load", "_missing", "_opened",
+                 "_untrimmed", "buckets", "cold", "size", "span", "table")  # fmt: skip
 
     def __init__(self, load: Load, buckets: Mapping[int, Bucket], span: int) -> None:
         self._load = load
@@ -204,6 +204,8 @@ class Windows:
         """Keys of windows that were forgotten, whatever `cold` says."""
         self._costs: dict[int, int] = {}
         """Per bucket, what its rows cost."""
+        self._counts = [0, 0]
+        """Windows opened, and those of them read from the store, since they were last asked for."""
         self._expired_cost = 0
         """What the rows cost whose buckets have been dropped since trimming last began."""
         self._bound = 0
@@ -228,12 +230,20 @@ class Windows:
         window = self.table[key] = Rows(), Rows()
         self._opened.append(key)
         self.size += WINDOW_COST
+        self._counts[0] += 1
         if self.cold or self._missing:
+            self._counts[1] += 1
             for side, row in self._stored(key):
                 put(window[side], row)
                 self.enter(row[0] // self.span, cost_of(row))
             self._missing.discard(key)
         return window
+
+    def drain_counts(self) -> tuple[int, int]:
+        """Windows opened, and those of them that the store was asked for, since the last call."""
+        opened, loaded = self._counts
+        self._counts = [0, 0]
+        return opened, loaded
 
     def peek(self, key: bytes) -> Window:
         """The window of a key to look at, between turns; one that is not in memory is not kept."""

@@ -51,12 +51,12 @@ def test_a_new_lane_passes() -> None:
 
 
 def test_offsets_ahead_stop() -> None:
-    with pytest.raises(Mismatch, match=r"offset 201 of weather .* position 200.*new name"):
+    with pytest.raises(Mismatch, match=r"offset 201 of weather .* position 200.*spanjoin reset"):
         check(stored=(100, 201))
 
 
 def test_offsets_without_a_changelog_stop() -> None:
-    with pytest.raises(Mismatch, match=r"offset 100 of flights .* no changelog.*new name"):
+    with pytest.raises(Mismatch, match=r"offset 100 of flights .* no changelog.*spanjoin reset"):
         check(checkpoint=None)
 
 

@@ -4,7 +4,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from app.effects import Counts
 from app.metrics import LaneFigures, Metrics, SideFigures
-from schemas.records import Reason, Side
+from schemas.records import Reason
 
 TURN = Counts(1, 2, 3, 4, 10, 5, 6, 7, 8, 0, {Reason.LATE: 9})
 FIGURES = LaneFigures(
@@ -21,9 +21,9 @@ def test_figures_of_a_lane() -> None:
     registry = CollectorRegistry()
     metrics = Metrics(registry)
     metrics.lane(3, FIGURES)
-    metrics.taken(3, Side.RIGHT, 10)
-    metrics.counted(3, TURN)
-    metrics.counted(3, TURN)
+    metrics.counted(3, TURN, (0, 4))
+    metrics.counted(3, TURN, (1, 6))
+    metrics.windows(3, 5, 2)
     metrics.turn(0.2, 0.1)
     found = lines(registry)
     assert {
@@ -61,8 +61,8 @@ def test_a_lane_that_leaves_takes_its_series_along() -> None:
     metrics = Metrics(registry)
     for lane in (3, 33):
         metrics.lane(lane, FIGURES)
-        metrics.taken(lane, Side.LEFT, 1)
-        metrics.counted(lane, TURN)
+        metrics.counted(lane, TURN, (1, 0))
+        metrics.windows(lane, 1, 1)
     metrics.forget(3)
     metrics.forget(4)
     found = lines(registry)
