@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from app import environment, problems, properties, units
+from app import environment, problems, properties, secrets, units
 from app.errors import UsageError
 from app.settings import (
     JOB_NAME_LENGTH_MAX,
@@ -235,6 +235,8 @@ class Config(Table):
                 "join.allowed_lateness + 4 x join.max_interval must be below 2^63, "
                 "or no event would be in range"
             )
+        if (self.http.tls_certificate is None) != (self.http.tls_key is None):
+            found.append("http.tls_certificate and http.tls_key need each other: set both or none")
         for side in Side:
             found += self._side_problems(side)
         url = self.registry.get("url")
@@ -319,9 +321,10 @@ def load_config(path: Path, environ: Mapping[str, str] = os.environ) -> Config:
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
     try:
-        config = Config.model_validate(
-            environment.overlay(document, environ), context={"folder": path.absolute().parent}
-        )
+        folder = path.absolute().parent
+        whole = secrets.resolve(environment.overlay(document, environ), folder)
+        secrets.remember_all(whole)
+        config = Config.model_validate(whole, context={"folder": folder})
     except ValidationError as error:
         raise UsageError(f"{path}: {problems.describe(error, Config)}") from None
     except ValueError as error:

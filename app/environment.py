@@ -1,17 +1,21 @@
 """Environment variables laid over the configuration file.
 
 `SPANJOIN_JOIN__MAX_INTERVAL` is `join.max_interval`. In the tables of the clients, whose property
-names contain dots, `_` stands for a dot: `SPANJOIN_KAFKA__CONSUMER__FETCH_MIN_BYTES`.
+names contain dots, `_` stands for a dot: `SPANJOIN_KAFKA__CONSUMER__FETCH_MIN_BYTES`. With
+`_FROM_FILE` after the name of a setting, the variable has the path of a file with its value.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from app.secrets import FROM_FILE
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PREFIX: Final = "SPANJOIN_"
+_FILE_SUFFIX: Final = f"_{FROM_FILE.upper()}"
 # Other names without "__" are left alone: orchestrators invent some of their own for a service
 # of this name, such as SPANJOIN_PORT or SPANJOIN_SERVICE_HOST.
 _TOP_LEVEL: Final = ("NAME", "START", "UNIT")
@@ -27,7 +31,11 @@ def overlay(document: Mapping[str, object], environ: Mapping[str, str]) -> dict[
         rest = variable.removeprefix(PREFIX)
         if rest == variable or ("__" not in rest and rest not in _TOP_LEVEL):
             continue
-        _put(result, variable, _path(rest), environ[variable])
+        value: object = environ[variable]
+        if rest.endswith(_FILE_SUFFIX):
+            rest = rest.removesuffix(_FILE_SUFFIX)
+            value = {FROM_FILE: value}
+        _put(result, variable, _path(rest), value)
     return result
 
 
@@ -43,7 +51,7 @@ def _is_client(path: list[str]) -> bool:
     return path[0] == "kafka" or (path[:2] == ["schema", "registry"] and len(path) > 2)  # noqa: PLR2004 - below the table
 
 
-def _put(document: dict[str, object], variable: str, path: list[str], value: str) -> None:
+def _put(document: dict[str, object], variable: str, path: list[str], value: object) -> None:
     table = document
     for name in path[:-1]:
         inner = table.setdefault(name, {})

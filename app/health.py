@@ -7,6 +7,7 @@ request size), so nobody can stop or slow the join through it.
 from __future__ import annotations
 
 import errno
+import io
 import json
 import re
 import threading
@@ -21,14 +22,23 @@ from urllib.parse import unquote_to_bytes
 from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from app.access import (
+    ANYBODY,
+    REQUEST_BYTES_MAX,
+    REQUEST_SECONDS_MAX,
+    Access,
+    Incoming,
+)
 from app.errors import UsageError
 from app.questions import NotAnswered, Unanswerable
+from app.secrets import hide
 
 if TYPE_CHECKING:
+    import socket
     from concurrent.futures import Future
 
 CONNECTIONS_MAX: Final = 32
-REQUEST_SECONDS_MAX: Final = 5
+ANSWER_SEND_SECONDS_MAX: Final = 5
 ANSWER_SECONDS_MAX: Final = 10
 """How long the loop may take to come to a question: a turn's time, in a bad case."""
 _STOP_SECONDS: Final = 0.1
@@ -60,6 +70,8 @@ class _Answer:
     code: HTTPStatus
     content_type: str
     body: bytes
+    header: tuple[str, str] | None = None
+    """One more header."""
 
 
 class Server(ThreadingMixIn, HTTPServer):
@@ -72,10 +84,15 @@ class Server(ThreadingMixIn, HTTPServer):
     allow_reuse_port = False
 
     def __init__(
-        self, address: tuple[str, int], health: Health, registry: CollectorRegistry
+        self,
+        address: tuple[str, int],
+        health: Health,
+        registry: CollectorRegistry,
+        access: Access,
     ) -> None:
         self.health = health
         self.registry = registry
+        self.access = access
         self._free = threading.BoundedSemaphore(CONNECTIONS_MAX)
         super().__init__(address, _Requests)
         self._thread = threading.Thread(
@@ -92,7 +109,7 @@ class Server(ThreadingMixIn, HTTPServer):
         """Stop listening; answers being written are cut off."""
         self.shutdown()
         self.server_close()
-        self._thread.join(REQUEST_SECONDS_MAX)
+        self._thread.join(ANSWER_SEND_SECONDS_MAX)
 
     def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
         """Serve on a thread of its own, or hang up when there are too many already."""
@@ -104,16 +121,32 @@ class Server(ThreadingMixIn, HTTPServer):
     def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
         """One connection, from its first byte to its last."""
         try:
-            super().process_request_thread(request, client_address)
+            super().process_request_thread(self._secured(request), client_address)
+        except OSError:
+            self.shutdown_request(request)
         finally:
             self._free.release()
+
+    def _secured(self, request: socket.socket) -> socket.socket:
+        """The connection, under TLS if that is wanted; the handshake comes with the first read.
+
+        Raises OSError where the client is gone already.
+        """
+        if self.access.tls is None:
+            return request
+        return self.access.tls.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
         """Say nothing: a client that hung up is no event of the worker's."""
 
-    def answer(self, target: str) -> _Answer:
-        """What is said to a GET of `target`."""
+    def answer(self, target: str, authorization: str = "") -> _Answer:
+        """What is said to a GET of `target` by whoever shows this authorization."""
         path, _, query = target.partition("?")
+        if not self.access.allows(path, authorization):
+            return _unauthorized()
+        return self._found(path, query)
+
+    def _found(self, path: str, query: str) -> _Answer:
         match path:
             case "/livez":
                 return _probe(self.health.live())
@@ -131,10 +164,16 @@ class Server(ThreadingMixIn, HTTPServer):
                 return _Answer(HTTPStatus.NOT_FOUND, _PLAIN, text.encode())
 
 
+def _unauthorized() -> _Answer:
+    text = "ask with the header Authorization: Bearer, and the token of http.token\n"
+    challenge = ("WWW-Authenticate", 'Bearer realm="spanjoin"')
+    return _Answer(HTTPStatus.UNAUTHORIZED, _PLAIN, text.encode(), challenge)
+
+
 def _probe(reason: str | None) -> _Answer:
     if reason is None:
         return _Answer(HTTPStatus.OK, _PLAIN, b"ok\n")
-    return _Answer(HTTPStatus.SERVICE_UNAVAILABLE, _PLAIN, f"{reason}\n".encode())
+    return _Answer(HTTPStatus.SERVICE_UNAVAILABLE, _PLAIN, f"{hide(reason)}\n".encode())
 
 
 def _matches(ask: Ask, query: str) -> _Answer:
@@ -167,9 +206,16 @@ def _matches(ask: Ask, query: str) -> _Answer:
 
 class _Requests(BaseHTTPRequestHandler):
     server: Server
-    timeout = REQUEST_SECONDS_MAX
+    timeout = ANSWER_SEND_SECONDS_MAX
     server_version = "spanjoin"
     sys_version = ""
+
+    def setup(self) -> None:
+        """Take over a connection."""
+        super().setup()
+        self.rfile.close()
+        incoming = Incoming(self.connection, REQUEST_SECONDS_MAX, REQUEST_BYTES_MAX)
+        self.rfile = io.BufferedReader(incoming)
 
     def do_GET(self) -> None:
         self._respond(with_body=True)
@@ -178,8 +224,11 @@ class _Requests(BaseHTTPRequestHandler):
         self._respond(with_body=False)
 
     def _respond(self, *, with_body: bool) -> None:
-        answer = self.server.answer(self.path)
+        answer = self.server.answer(self.path, self.headers.get("Authorization", ""))
+        self.connection.settimeout(ANSWER_SEND_SECONDS_MAX)
         self.send_response(answer.code)
+        if answer.header is not None:
+            self.send_header(*answer.header)
         self.send_header("Content-Type", answer.content_type)
         self.send_header("Content-Length", str(len(answer.body)))
         self.send_header("Cache-Control", "no-store")
@@ -191,13 +240,19 @@ class _Requests(BaseHTTPRequestHandler):
         """Probes come every few seconds: not a line each."""
 
 
-def serve(host: str, port: int, health: Health, registry: CollectorRegistry = REGISTRY) -> Server:
+def serve(
+    host: str,
+    port: int,
+    health: Health,
+    registry: CollectorRegistry = REGISTRY,
+    access: Access = ANYBODY,
+) -> Server:
     """Start to listen on `host`:`port` (0: any free port).
 
     Raises UsageError if the address cannot be listened on.
     """
     try:
-        return Server((host, port), health, registry)
+        return Server((host, port), health, registry, access)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             reason = "is taken: stop the program that listens there, or choose another http.port"

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from app.secrets import HIDDEN, hide, is_secret
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -24,8 +26,6 @@ _LEVELS: Final[Mapping[str, int]] = {
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
-_SECRET_WORDS: Final = ("password", "secret", "token", "sasl.", "ssl.key")
-_HIDDEN: Final = "***"
 
 
 def configure(log: LogTable) -> None:
@@ -35,6 +35,7 @@ def configure(log: LogTable) -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
             _hide_secrets,
             *_renderers(log.format),
         ],
@@ -47,15 +48,14 @@ def configure(log: LogTable) -> None:
 
 def _renderers(form: str) -> list[Processor]:
     if form == "json":
-        return [
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(),
-        ]
+        return [structlog.processors.JSONRenderer()]
     return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
 
 
 def _hide_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    for name in event:
-        if any(word in name.lower() for word in _SECRET_WORDS):
-            event[name] = _HIDDEN
+    for name, value in event.items():
+        if is_secret(name):
+            event[name] = HIDDEN
+        elif isinstance(value, str):
+            event[name] = hide(value)
     return event

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import ssl
 import time
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -18,6 +19,7 @@ from urllib.parse import quote_from_bytes
 from rich.table import Table
 from rich.text import Text
 
+from app.access import client_context
 from app.console import console
 from app.errors import Crash, UsageError
 from app.kafka.cluster import Cluster
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from app.config import Config
+    from app.settings import HttpTable
 
 WAIT_S: Final = 30.0
 NOBODY_S: Final = 3.0
@@ -118,7 +121,8 @@ class Search:
     def answer(self) -> dict[str, Any]:
         """Ask who owns the lane now. Raises NotNow."""
         owner = self._owner()
-        return {**_get(owner, self.lane, self._query), "owner": owner.worker}
+        found = _get(owner, self.lane, self._query, self._config.http)
+        return {**found, "owner": owner.worker}
 
     def _owner(self) -> Owner:
         config = self._config
@@ -137,7 +141,7 @@ class Search:
         return Owner(checkpoint.owner, checkpoint.address)
 
 
-def _get(owner: Owner, lane: int, query: Query) -> dict[str, Any]:
+def _get(owner: Owner, lane: int, query: Query, http_table: HttpTable) -> dict[str, Any]:
     """Ask a worker's HTTP server. Raises NotNow where it may come right, else Crash, UsageError."""
     if not owner.address:
         raise UsageError(f"worker {owner.worker}, which runs lane {lane}, has no HTTP server: set "
@@ -148,11 +152,14 @@ def _get(owner: Owner, lane: int, query: Query) -> dict[str, Any]:
                          f"host:port: correct http.advertised")  # fmt: skip
     consistency = "linearizable" if query.linearizable else "committed"
     target = f"/matches?key={quote_from_bytes(query.key, safe='')}&consistency={consistency}"
-    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=ASK_S)
+    connection = _connection(host.strip("[]"), int(port), http_table)
     try:
-        connection.request("GET", f"{target}&lane={lane}")
+        connection.request("GET", f"{target}&lane={lane}", headers=_headers(http_table))
         response = connection.getresponse()
         text = response.read().decode("utf-8", "replace")
+    except ssl.SSLCertVerificationError as error:
+        raise UsageError(f"worker {owner.worker} at {owner.address} is not trusted "
+                         f"({error.verify_message}): set http.tls_ca") from None  # fmt: skip
     except (OSError, http.client.HTTPException) as error:
         reason = str(error) or type(error).__name__
         raise NotNow(f"worker {owner.worker} at {owner.address}: {reason}") from None
@@ -164,10 +171,23 @@ def _get(owner: Owner, lane: int, query: Query) -> dict[str, Any]:
             return _decoded(text, where)
         case HTTPStatus.SERVICE_UNAVAILABLE:
             raise NotNow(f"{where}: {text.strip()}")
+        case HTTPStatus.UNAUTHORIZED:
+            raise UsageError(f"{where} wants another http.token than this configuration has")
         case HTTPStatus.REQUEST_URI_TOO_LONG:
             raise UsageError(f"a key of {len(query.key)} bytes is too long to be asked for")
         case _:
             raise Crash(f"{where} answers {response.status}: {text.strip()}")
+
+
+def _connection(host: str, port: int, http_table: HttpTable) -> http.client.HTTPConnection:
+    context = client_context(http_table)
+    if context is None:
+        return http.client.HTTPConnection(host, port, timeout=ASK_S)
+    return http.client.HTTPSConnection(host, port, timeout=ASK_S, context=context)
+
+
+def _headers(http_table: HttpTable) -> dict[str, str]:
+    return {"Authorization": f"Bearer {http_table.token}"} if http_table.token else {}
 
 
 def _decoded(text: str, where: str) -> dict[str, Any]:

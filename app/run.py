@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import structlog
 
 from app import health
+from app.access import access
 from app.endings import ENDINGS, ending
 from app.errors import (
     EXIT_CRASH,
@@ -40,6 +41,7 @@ from app.kafka.transactions import Limits, Topics, Transactions, producer_proper
 from app.metrics import Metrics
 from app.ownership import Identity
 from app.questions import NotAnswered, Questions
+from app.secrets import hide
 from app.steps import Reached, nobody
 from app.topics import prepare_topics
 from app.worker import Worker
@@ -63,6 +65,8 @@ HELPER_THREADS: Final = 8
 BLOCK_CACHE_SHARE: Final = 0.25
 """Part of `state.cache_memory` that goes to RocksDB's block cache, beside the windows."""
 WRITE_BUFFER_BYTES: Final = 64 * 1024 * 1024
+
+_THIS_MACHINE: Final = ("127.0.0.1", "::1", "localhost")
 
 _log: Final = structlog.get_logger()
 
@@ -291,8 +295,16 @@ def _http(config: Config, process: Process) -> Iterator[Identity]:
     if config.http.port == 0:
         yield Identity(worker_id, config.http.advertised)
         return
+    allowed = access(config.http)
+    if not allowed.token and config.http.host not in _THIS_MACHINE:
+        _log.warning(
+            "whoever reaches the port can read rows: set http.token", host=config.http.host
+        )
     server = health.serve(
-        config.http.host, config.http.port, process.health(config.name, worker_id)
+        config.http.host,
+        config.http.port,
+        process.health(config.name, worker_id),
+        access=allowed,
     )
     try:
         address = config.http.advertised or f"{config.http.host}:{server.port}"
@@ -319,7 +331,7 @@ def _end_within(seconds: float, code: int, failure: BaseException | None) -> Non
     def end() -> None:
         time.sleep(seconds)
         if isinstance(failure, SpanjoinError):
-            print(f"spanjoin: {failure.line}", file=sys.stderr)  # noqa: T201 (the command's line)
+            print(f"spanjoin: {hide(failure.line)}", file=sys.stderr)  # noqa: T201 (the command's line)
         _exit(code)
 
     threading.Thread(target=end, name="end", daemon=True).start()

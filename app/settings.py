@@ -10,7 +10,14 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_core import PydanticUndefined
 
 from app import units
@@ -28,6 +35,8 @@ _TOPIC_LENGTH_MAX: Final = 249  # the broker's own limit
 _OR_OFF: Final = 'duration, or events\' unit, or "off"'
 TIMES: Final = ("ts", "start", "end")
 TIME_UNITS: Final = ("s", "ms", "us", "ns", "none", RFC3339)
+TOKEN_LENGTH_MIN: Final = 16
+_TOKEN: Final = re.compile(f"[!-~]{{{TOKEN_LENGTH_MIN},}}")
 JOB_NAME_LENGTH_MAX: Final = _TOPIC_LENGTH_MAX - len("-changelog")
 
 
@@ -257,6 +266,28 @@ class HttpTable(Table):
     advertised: str = setting(
         "", "host:port", "how others reach this server; host and port if not said"
     )
+    token: str = setting(
+        "",
+        "",
+        "who asks for more than probes and metrics must bear it; nobody need if not said",
+        repr=False,
+    )
+    tls_certificate: FilePath | None = setting(
+        None, "file", "the server's certificates (PEM), with which it speaks HTTPS"
+    )
+    tls_key: FilePath | None = setting(None, "file", "the private key of the first of them (PEM)")
+    tls_ca: FilePath | None = setting(
+        None, "file", "who may have signed them (PEM), for `query`; the system's if not said"
+    )
+
+    @field_validator("token")
+    @classmethod
+    def _long_enough(cls, token: str) -> str:
+        if token and not _TOKEN.fullmatch(token):
+            raise ValueError(
+                f"must be {TOKEN_LENGTH_MIN} or more printable ASCII characters without a space"
+            )
+        return token
 
 
 class LogTable(Table):

@@ -69,12 +69,22 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 
+class Refused(Crash):
+    """The cluster said no; `code` is the client's name for the reason."""
+
+    def __init__(self, line: str, code: int) -> None:
+        super().__init__(line)
+        self.code = code
+
+
 class Topic(NamedTuple):
     """A topic as the cluster has it; `settings` are its effective values, defaults included."""
 
     id: str
     partitions: int
     settings: Mapping[str, str]
+    rights: frozenset[str] | None = None
+    """What this client may do with it, in the words of Kafka's ACLs; None if nobody says."""
 
 
 class NewSpec(NamedTuple):
@@ -140,13 +150,20 @@ class Cluster:
         """Those of the topics that exist."""
         wanted = TopicCollection(list(names))
         found = self._ask_each(
-            "topics",
-            lambda: self._admin.describe_topics(wanted, request_timeout=self._wait_seconds),
+            "Describe on topic",
+            lambda: self._admin.describe_topics(
+                wanted, include_authorized_operations=True, request_timeout=self._wait_seconds
+            ),
             absent=KafkaError.UNKNOWN_TOPIC_OR_PART,
         )
         settings = self._settings(found)
         return {
-            name: Topic(str(topic.topic_id), len(topic.partitions), settings[name])
+            name: Topic(
+                str(topic.topic_id),
+                len(topic.partitions),
+                settings[name],
+                _rights(topic.authorized_operations),
+            )
             for name, topic in found.items()
         }
 
@@ -159,7 +176,7 @@ class Cluster:
         if not specs:
             return
         self._ask_each(
-            "creating topics",
+            "Create on topic",
             lambda: self._admin.create_topics(
                 list(specs.values()), request_timeout=self._wait_seconds
             ),
@@ -185,7 +202,7 @@ class Cluster:
     def members(self, group: str) -> list[Member]:
         """The live members of a group; none if there is no such group."""
         found = self._ask_each(
-            f"group {group}",
+            "Describe on group",
             lambda: self._admin.describe_consumer_groups(
                 [group], request_timeout=self._wait_seconds
             ),
@@ -198,7 +215,7 @@ class Cluster:
         if not resources:
             return {}
         found = self._ask_each(
-            "settings of topics",
+            "DescribeConfigs on topic",
             lambda: self._admin.describe_configs(resources, request_timeout=self._wait_seconds),
         )
         return {
@@ -210,7 +227,7 @@ class Cluster:
         self, lanes: list[TopicPartition], spec: OffsetSpec, isolation: IsolationLevel
     ) -> list[int]:
         found = self._ask_each(
-            f"offsets of {lanes[0].topic}",
+            "Describe on topic",
             lambda: self._admin.list_offsets(
                 dict.fromkeys(lanes, spec),
                 isolation_level=isolation,
@@ -233,21 +250,23 @@ class Cluster:
         """The answers to several questions; one refused with `absent` is left out.
 
         What a cluster says while it is still finding its leaders is asked again. Raises
-        Unreachable when there is no answer in time, Crash when it is a no.
+        Unreachable when there is no answer in time, Refused when it is a no.
         """
         deadline = time.monotonic() + self._wait_seconds
         while True:
             answers: dict[K, Any] = {}
+            refused: K | None = None
             try:
                 for name, future in question().items():
                     try:
                         answers[name] = self._result(what, future, deadline)
                     except KafkaException as error:
+                        refused = name
                         if error.args[0].code() != absent:
                             raise
             except KafkaException as error:
                 if error.args[0].code() not in _TRANSIENT or time.monotonic() > deadline:
-                    raise _told(error.args[0], what) from None
+                    raise _told(error.args[0], f"{what}{_quoted(refused)}") from None
                 time.sleep(_POLL_SECONDS)
                 continue
             return answers
@@ -292,6 +311,19 @@ def made(
         raise UsageError(f"[{table}] {_CREATION.sub('', reason)}") from None
 
 
+def _quoted(name: object) -> str:
+    """Of what an answer was asked, to be put behind the question."""
+    for attribute in ("topic", "name"):
+        name = getattr(name, attribute, name)
+    return "" if name is None else f' "{name}"'
+
+
+def _rights(operations: Iterable[Any] | None) -> frozenset[str] | None:
+    if operations is None:
+        return None
+    return frozenset(one.name.title().replace("_", "") for one in operations)
+
+
 def _member(member: Any) -> Member:  # noqa: ANN401 (the vendor's)
     partitions: dict[str, set[int]] = {}
     for assigned in member.assignment.topic_partitions:
@@ -319,5 +351,5 @@ def _reason(error: KafkaError) -> str:
     return text.partition(" (after")[0]
 
 
-def _told(error: KafkaError, what: str) -> Crash:
-    return Crash(f"Kafka refuses {what}: {_reason(error)}")
+def _told(error: KafkaError, what: str) -> Refused:
+    return Refused(f"Kafka refuses {what}: {_reason(error)}", error.code())

@@ -38,6 +38,15 @@ _NEEDS_A_PERSON: Final = frozenset(
 )
 
 
+_RIGHTS: Final = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "see the rights on topics in the README",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "the job needs Read on the group of its name",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
+        "the job needs Write on transactional ids that begin with its name and a dash"
+    ),
+}
+
+
 def error_of(exception: KafkaException) -> KafkaError:
     """The error inside the client's exception."""
     error = exception.args[0]
@@ -45,18 +54,24 @@ def error_of(exception: KafkaException) -> KafkaError:
     return error
 
 
+def refusal(error: KafkaError) -> str:
+    """What is said of an error that needs a person, with the right that is missing."""
+    hint = _RIGHTS.get(error.code())
+    return f"Kafka refuses: {error.str()}" + (f": {hint}" if hint else "")
+
+
 def in_transaction(exception: KafkaException) -> Response | SpanjoinError:
     """The answer to a failure between begin and commit."""
     error = error_of(exception)
     if error.code() in _NEEDS_A_PERSON:
-        return Crash(f"Kafka refuses: {error.str()}")
+        return Crash(refusal(error))
     return Renew(error.str())
 
 
 def of_consumer(error: KafkaError) -> SpanjoinError | None:
     """The answer to an error event of a consumer; None: the client mends it by itself."""
     if error.code() in _NEEDS_A_PERSON:
-        return Crash(f"Kafka refuses: {error.str()}")
+        return Crash(refusal(error))
     if error.fatal():
         return Fenced(f"the consumer cannot go on: {error.str()}")
     return None
@@ -66,5 +81,5 @@ def of_request(exception: KafkaException) -> Response | SpanjoinError:
     """The answer to a failed question to the broker: most pass by themselves."""
     error = error_of(exception)
     if error.code() in _NEEDS_A_PERSON:
-        return Crash(f"Kafka refuses: {error.str()}")
+        return Crash(refusal(error))
     return Retry(error.str())

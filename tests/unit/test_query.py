@@ -13,12 +13,14 @@ from app.errors import Crash, UsageError
 from app.health import Health, serve
 from app.query import NotNow, Owner, Query, _get, parse_key, show
 from app.questions import NotAnswered, Unanswerable
+from app.settings import HttpTable
 from tests.unit.jobs import write_job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+OPEN = HttpTable()
 ROW = {"id": "l1", "ts": 5, "start": 0, "end": 9, "record": {"id": "l1", "payload": "[red]"}}
 ANSWER: dict[str, Any] = {
     "lane": 3,
@@ -60,7 +62,7 @@ def server() -> Iterator[Server]:
 @pytest.mark.parametrize("key", [b"k", b"", b"\x00\xff&=+% /?#", "schlüssel".encode()])
 @pytest.mark.parametrize("linearizable", [True, False])
 def test_any_key_arrives(server: Server, key: bytes, linearizable: bool) -> None:
-    assert _get(server.owner, 3, Query(key, linearizable, None)) == ANSWER
+    assert _get(server.owner, 3, Query(key, linearizable, None), OPEN) == ANSWER
     assert server.asked == [(key, linearizable, 3)]
 
 
@@ -68,24 +70,24 @@ def test_what_the_owner_refuses(server: Server) -> None:
     query = Query(b"k", linearizable=False, lane=None)
     server.says = NotAnswered("lane 3 is not running on this worker")
     with pytest.raises(NotNow, match="lane 3 is not running on this worker"):
-        _get(server.owner, 3, query)
+        _get(server.owner, 3, query, OPEN)
     server.says = Unanswerable("too many rows")
     with pytest.raises(Crash, match="answers 422: too many rows"):
-        _get(server.owner, 3, query)
+        _get(server.owner, 3, query, OPEN)
     with pytest.raises(UsageError, match="key of 70000 bytes is too long"):
-        _get(server.owner, 3, query._replace(key=b"k" * 70_000))
+        _get(server.owner, 3, query._replace(key=b"k" * 70_000), OPEN)
 
 
 def test_nobody_there(server: Server) -> None:
     query = Query(b"k", linearizable=False, lane=None)
     server.close()
     with pytest.raises(NotNow, match=rf"worker w1 at {server.owner.address}: .*refused"):
-        _get(server.owner, 3, query)
+        _get(server.owner, 3, query, OPEN)
     with pytest.raises(UsageError, match=r"runs lane 3, has no HTTP server: set http\.port"):
-        _get(Owner("w1", ""), 3, query)
+        _get(Owner("w1", ""), 3, query, OPEN)
     for address in ("localhost", "localhost:http"):
         with pytest.raises(UsageError, match=r"correct http\.advertised"):
-            _get(Owner("w1", address), 3, query)
+            _get(Owner("w1", address), 3, query, OPEN)
 
 
 def test_keys_on_the_command_line() -> None:
