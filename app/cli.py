@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import traceback
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
@@ -23,6 +24,7 @@ import typer
 
 from app.config import Config, load_config
 from app.errors import EXIT_CRASH, EXIT_DONE, EXIT_USAGE, Crash, SpanjoinError, UsageError
+from app.secrets import hide
 from schemas.records import Side
 
 _INTERRUPTED: Final = 130
@@ -233,6 +235,22 @@ def status(
 
 
 @app.command()
+def reset(
+    config: ConfigOption,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would go, and change nothing.")
+    ] = False,
+) -> int:
+    """Start over: state, positions, rejects and results go, and the next run reads it all again."""
+    from app.reset import reset as steps
+
+    job = _checked(config)
+    for line in steps(job, dry_run=dry_run):
+        typer.echo(line)
+    return EXIT_DONE
+
+
+@app.command()
 def query(
     config: ConfigOption,
     key: Annotated[str, typer.Argument(help="The join key, as text.")],
@@ -321,9 +339,9 @@ def run_command(arguments: list[str]) -> int:
         # Whoever read us has had enough. Python would complain once more on its own flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_CRASH
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 (whatever it is, it is told in one line)
         if os.environ.get("SPANJOIN_TRACEBACK"):
-            raise
+            print(hide(traceback.format_exc()), file=sys.stderr, end="")  # noqa: T201
         return _complain(_unexpected(error), EXIT_CRASH)
     if code == _INTERRUPTED:
         return _complain("interrupted", EXIT_CRASH)
@@ -331,7 +349,7 @@ def run_command(arguments: list[str]) -> int:
 
 
 def _complain(line: str, code: int) -> int:
-    print(f"spanjoin: {line}", file=sys.stderr)  # noqa: T201 (the one place that prints errors)
+    print(f"spanjoin: {hide(line)}", file=sys.stderr)  # noqa: T201 (the one place that prints errors)
     return code
 
 

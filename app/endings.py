@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from app.errors import Crash, SpanjoinError, UsageError
-from rebalance.lanes import Mismatch, Unrepairable
+from rebalance.lanes import START_OVER, Mismatch, Unrepairable
 from schemas.codec import UnknownSchema
 from state.checkpoint import Unreadable
 from state.disk import StoreDamaged, StoreError, StoreFull, StoreLocked
@@ -23,13 +23,11 @@ def ending(error: Exception, config: Config) -> SpanjoinError:
         case Mismatch():
             return UsageError(str(error))
         case UnknownSchema():
-            return UsageError(
-                f"{error}: configure that schema again, or start over under a new name"
-            )
+            return UsageError(f"{error}: configure that schema again, or {START_OVER}")
         case Unreadable():
             return UsageError(
                 f"topic {config.changelog_topic} holds a record that cannot be read ({error}): run "
-                f"the version that wrote it, or start over under a new name"
+                f"the version that wrote it, or {START_OVER}"
             )
         case _:
             return _of_store(error, config)
@@ -45,7 +43,7 @@ def _of_store(error: Exception, config: Config) -> SpanjoinError:
         case Unrepairable():
             return Crash(
                 f"{error}: the disk of state.dir {where} or topic {config.changelog_topic} is "
-                f"damaged; try another disk, or start over under a new name"
+                f"damaged; try another disk, or {START_OVER}"
             )
         case StoreDamaged():
             return Crash(f"the state in {where} is damaged ({error}): delete it and start again")

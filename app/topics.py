@@ -12,6 +12,7 @@ import structlog
 
 from app.errors import UsageError
 from app.kafka.cluster import Cluster, NewSpec, Topic
+from app.rights import missing
 from schemas.records import Side
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def _compare(what: str, wanted: NewSpec, found: Topic, made: Plan) -> None:
         made.problems.append(
             f"{topic} has {_counted(found.partitions)}, but the inputs have {wanted.partitions}: "
             "the number must not change under existing state; recreate the inputs as they were, "
-            "or give the job a new name"
+            "or start over with `spanjoin reset`"
         )
     for setting, value in wanted.settings.items():
         has = found.settings.get(setting, "")
@@ -234,6 +235,8 @@ def prepare_topics(config: Config) -> int:
     fatal = [text for topic, text in done.differences if topic != config.output.topic]
     if done.problems or fatal:
         raise UsageError("; ".join([*done.problems, *fatal]))
+    if lacking := missing(names(config), cluster.topics(names(config).values())):
+        raise UsageError("; ".join(lacking))
     for difference in done.differences:
         _log.warning("topic differs", note=difference.text)
     for spec in done.create:

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from app.copies import lane_stores
+from app.copies import lane_stores, worker_directories
 from app.errors import Crash, UsageError
 from app.kafka.cluster import Cluster, Extent
 from app.kafka.scan import Scanner
@@ -56,8 +56,7 @@ def _stores(state: Path, lane: int | None) -> list[tuple[int, Path]]:
     """The stores under a state directory, also those of `run --workers`."""
     if not state.is_dir():
         raise UsageError(f"state.dir {state} does not exist: give that of a worker")
-    directories = [state, *sorted(path for path in state.iterdir() if path.name.isdigit())]
-    stores = [store for path in directories if path.is_dir() for store in lane_stores(path)]
+    stores = [store for path in worker_directories(state) for store in lane_stores(path)]
     wanted = [store for store in stores if lane in {None, store[0]}]
     if not wanted:
         which = "any lane" if lane is None else f"lane {lane}"

@@ -18,6 +18,7 @@ from app.errors import Renew, UsageError
 from app.kafka.clients import report, with_defaults
 from app.kafka.failures import of_consumer
 from app.kafka.membership import read_membership
+from rebalance.lanes import START_OVER
 from schemas.records import Side
 
 if TYPE_CHECKING:
@@ -262,7 +263,7 @@ class Inputs:
             raise UsageError(
                 f"topic {self._topics[side]} partition {lane} no longer holds the position of the "
                 f"join ({error.str()}): records were deleted before they were read, or the topic "
-                f"was recreated; raise its retention, then start over under a new name"
+                f"was recreated; raise its retention, then {START_OVER}"
             )
         failure = of_consumer(error)
         if failure is not None:

@@ -39,6 +39,7 @@ class Read(NamedTuple):
     offset: int
     key: bytes | None
     value: bytes | None
+    timestamp_ms: int = 0
 
 
 class Scanner:
@@ -49,6 +50,8 @@ class Scanner:
         self._consumer = Consumer(
             {
                 "fetch.queue.backoff.ms": 5,
+                # A partition's end is told after such a wait: half a second each, by default.
+                "fetch.wait.max.ms": 10,
                 **with_defaults(config.consumer_properties()),
                 # Only a name here: nothing is subscribed to and nothing is committed.
                 "group.id": config.name,
@@ -123,4 +126,10 @@ def _passes(error: KafkaError) -> bool:
 
 
 def _read(message: Any) -> Read:  # noqa: ANN401 (the vendor's)
-    return Read(message.partition(), message.offset(), message.key(), message.value())
+    return Read(
+        message.partition(),
+        message.offset(),
+        message.key(),
+        message.value(),
+        message.timestamp()[1],
+    )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from app import cli, log
+from app import cli, log, secrets
 from app.cli import run_command
 from app.errors import Crash, Fenced, SpanjoinError, UsageError
 from app.kafka import cluster
@@ -219,14 +219,20 @@ def test_every_error_is_one_line(
     assert failed(capsys, code, "validate", "-c", "x") == line
 
 
-def test_a_traceback_is_shown_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_traceback_is_shown_when_asked_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(_path: Path) -> None:
-        raise ValueError("where")
+        secrets.remember("hunter2")
+        raise ValueError("password hunter2")
 
     monkeypatch.setattr(cli, "load_config", fail)
     monkeypatch.setenv("SPANJOIN_TRACEBACK", "1")
-    with pytest.raises(ValueError, match="where"):
-        run_command(["validate", "-c", "x"])
+    assert run_command(["validate", "-c", "x"]) == 1
+    error = capsys.readouterr().err
+    assert "Traceback" in error
+    assert "in fail" in error
+    assert "ValueError: password ***" in error
 
 
 def test_an_interrupt_is_one_line(
