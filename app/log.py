@@ -56,6 +56,14 @@ def _hide_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> Eve
     for name, value in event.items():
         if is_secret(name):
             event[name] = HIDDEN
-        elif isinstance(value, str):
-            event[name] = hide(value)
+        else:
+            event[name] = _hidden(value)
     return event
+
+
+def _hidden(value: object) -> object:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_hidden(one) for one in value]
+    return hide(value if isinstance(value, str) else repr(value))

@@ -25,6 +25,14 @@ NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
 """By what a topic is to the job: the rights that `run` needs on it."""
 
 
+def needed(names: Mapping[str, str], topic: str | None) -> str:
+    """What `run` needs on a topic that cannot even be looked at; nothing if it is none of ours."""
+    for what, name in names.items():
+        if name == topic:
+            return f": the job needs {', '.join(NEEDED[what])} on its {what}"
+    return ""
+
+
 def missing(names: Mapping[str, str], found: Mapping[str, Topic]) -> list[str]:
     """The rights that `run` lacks on the topics that were found, a line for each. Pure.
 

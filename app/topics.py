@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import structlog
 
 from app.errors import UsageError
-from app.kafka.cluster import Cluster, NewSpec, Topic
-from app.rights import missing
+from app.kafka.cluster import Cluster, NewSpec, Refused, Topic
+from app.rights import missing, needed
 from schemas.records import Side
 
 if TYPE_CHECKING:
@@ -230,7 +230,12 @@ def prepare_topics(config: Config) -> int:
     where a person must change something.
     """
     cluster = Cluster(config, _WORKER_WAIT_SECONDS)
-    done = create_topics(cluster, config, None, create_inputs=False)
+    try:
+        done = create_topics(cluster, config, None, create_inputs=False)
+    except Refused as refusal:
+        if not refusal.unauthorized:
+            raise
+        raise UsageError(f"{refusal}{needed(names(config), refusal.thing)}") from None
     # An output that is not compacted only grows; a changelog that is not kept loses the state.
     fatal = [text for topic, text in done.differences if topic != config.output.topic]
     if done.problems or fatal:

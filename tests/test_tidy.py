@@ -25,7 +25,9 @@ FORBIDDEN_WORDS = {"Manager", "Helper", "Handler", "Util", "Utils", "Base", "Con
 # Where things are fetched from is a setting of the machine, never of the project: the code names
 # no address but its own, and the documents link to other projects only. (The name that every SVG
 # begins with looks like one.)
-ADDRESSES = re.compile(r"https?://(?!localhost|127\.0\.0\.1|\{|registry[:/]|prometheus[.:]|www\.w3\.org/)[\w.-]+")
+ADDRESSES = re.compile(
+    r"https?://(?!localhost|127\.0\.0\.1|\{|registry[:/]|prometheus[.:]|www\.w3\.org/)[\w.-]+"
+)
 MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:work|root|home/\w+|Users/\w+|farm)/")
 
 

@@ -70,11 +70,20 @@ T = TypeVar("T")
 
 
 class Refused(Crash):
-    """The cluster said no; `code` is the client's name for the reason."""
+    """The cluster said no; `code` is the client's name for why, `thing` what it was about."""
 
-    def __init__(self, line: str, code: int) -> None:
+    def __init__(self, line: str, code: int, thing: str | None = None) -> None:
         super().__init__(line)
         self.code = code
+        self.thing = thing
+
+    @property
+    def unauthorized(self) -> bool:
+        """Whether a right is missing."""
+        return self.code in {
+            KafkaError.TOPIC_AUTHORIZATION_FAILED,
+            KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        }
 
 
 class Topic(NamedTuple):
@@ -266,7 +275,7 @@ class Cluster:
                             raise
             except KafkaException as error:
                 if error.args[0].code() not in _TRANSIENT or time.monotonic() > deadline:
-                    raise _told(error.args[0], f"{what}{_quoted(refused)}") from None
+                    raise _told(error.args[0], what, _named(refused)) from None
                 time.sleep(_POLL_SECONDS)
                 continue
             return answers
@@ -311,11 +320,11 @@ def made(
         raise UsageError(f"[{table}] {_CREATION.sub('', reason)}") from None
 
 
-def _quoted(name: object) -> str:
-    """Of what an answer was asked, to be put behind the question."""
+def _named(asked: object) -> str | None:
+    """The name of what was asked about: a topic, one of its partitions, a group."""
     for attribute in ("topic", "name"):
-        name = getattr(name, attribute, name)
-    return "" if name is None else f' "{name}"'
+        asked = getattr(asked, attribute, asked)
+    return None if asked is None else str(asked)
 
 
 def _rights(operations: Iterable[Any] | None) -> frozenset[str] | None:
@@ -351,5 +360,6 @@ def _reason(error: KafkaError) -> str:
     return text.partition(" (after")[0]
 
 
-def _told(error: KafkaError, what: str) -> Refused:
-    return Refused(f"Kafka refuses {what}: {_reason(error)}", error.code())
+def _told(error: KafkaError, what: str, thing: str | None = None) -> Refused:
+    about = what if thing is None else f'{what} "{thing}"'
+    return Refused(f"Kafka refuses {about}: {_reason(error)}", error.code(), thing)

@@ -1,0 +1,149 @@
+"""A job under TLS, a client certificate, a password and exactly the ACLs of the README."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
+
+from app.config import load_config
+from app.errors import SpanjoinError
+from app.topics import prepare_topics
+from tests.kafka.avro import Event, encode
+from tests.kafka.commands import command, done
+from tests.kafka.harness import Harness, Job
+from tests.kafka.secured import PASSWORD, Right, Secured, Unavailable
+from tests.kafka.workers import eventually, spanjoin
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+README: Final = Path(__file__).resolve().parents[2] / "README.md"
+RESOURCES: Final = {
+    "Topic": ResourceType.TOPIC,
+    "Group": ResourceType.GROUP,
+    "TransactionalId": ResourceType.TRANSACTIONAL_ID,
+}
+
+
+def documented(job: Job) -> dict[Right, str]:
+    """The README's table of ACLs for a job; what each is needed for."""
+    names = {
+        "left.topic": job.left,
+        "right.topic": job.right,
+        "output.topic": job.output,
+        "<name>": job.name,
+        "<name>-": f"{job.name}-",
+        "<name>-changelog": job.changelog,
+        "<name>-rejects": job.rejects,
+    }
+    text = README.read_text(encoding="utf-8")
+    rows = text[text.index("| resource | name | operations |") :].split("\n\n")[0].splitlines()[2:]
+    rights: dict[Right, str] = {}
+    for row in rows:
+        kind, named, operations, purpose = (cell.strip() for cell in row.strip("|").split("|"))
+        pattern = ResourcePatternType.LITERAL
+        if "(prefix)" in named:
+            pattern = ResourcePatternType.PREFIXED
+        for name in re.findall(r"`([^`]+)`", named):
+            for operation in operations.split(", "):
+                known = AclOperation[re.sub(r"(?<=[a-z])(?=[A-Z])", "_", operation).upper()]
+                rights[RESOURCES[kind], names[name], pattern, known] = purpose
+    return rights
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    try:
+        broker = Secured(tmp_path_factory.mktemp("secured"))
+    except Unavailable as why:
+        pytest.skip(str(why))
+    yield broker
+    broker.close()
+
+
+def lacking(config: Path) -> str:
+    """What a worker says that is not allowed something on a topic; nothing if all is well."""
+    try:
+        prepare_topics(load_config(config))
+    except SpanjoinError as refused:
+        return refused.line
+    return ""
+
+
+def test_exactly_the_documented_rights(
+    secured: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka = Harness(secured.open, tmp_path)
+    try:
+        _check(kafka, secured, monkeypatch)
+    finally:
+        kafka.close()
+
+
+def _check(kafka: Harness, secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = kafka.job
+    for topic in (job.left, job.right):
+        kafka.create_topic(topic, 1)
+    config = kafka.write_config()
+    for name, value in secured.environ().items():
+        monkeypatch.setenv(name, value)
+    rights = documented(job)
+    to_run = [right for right, purpose in rights.items() if "`run`" in purpose]
+    secured.grant(*to_run)
+
+    worker = kafka.start(config)
+    kafka.await_running(worker)
+    kafka.send(job.left, b"k", encode(Event("l1", 20, 10, 30)))
+    kafka.send(job.right, b"k", encode(Event("r1", 20, 20, 40)))
+    kafka.send(job.right, b"k", b"junk")
+    kafka.settle()
+    assert set(kafka.matches()) == {"L:l1|R:r1"}
+    assert len(kafka.read(job.rejects)) == 1
+    shown = [worker.get(path)[1] for path in ("/status", "/metrics", "/readyz")]
+    assert worker.terminate() == 0
+    assert PASSWORD not in "".join([*shown, worker.log.read_text()])
+
+    for right in to_run:
+        _named_when_missing(right, secured, config, rights[right])
+
+    # What the commands need beyond that.
+    assert command("reset", "-c", str(config)).code == 1
+    secured.grant(*(set(rights) - set(to_run)))
+    monkeypatch.setenv("SPANJOIN_STATE__DIR", str(kafka.directory / "state-1"))
+    eventually(
+        lambda: command("read", "-c", str(config), "--format", "jsonl").out.count("\n") == 1,
+        10,
+        lambda: str(command("read", "-c", str(config))),
+    )
+    assert "1 live matches" in done("reset", "-c", str(config))
+    assert kafka.matches() == {}
+    monkeypatch.setenv("SPANJOIN_KAFKA__SASL_PASSWORD", "another-password")
+    monkeypatch.delenv("SPANJOIN_KAFKA__SASL_PASSWORD_FROM_FILE")
+    ended = command("status", "-c", str(config))
+    assert ended.code == 1
+    assert "uthentication failed" in ended.err
+    assert "another-password" not in ended.err
+
+
+def _named_when_missing(right: Right, secured: Secured, config: Path, purpose: str) -> None:
+    """Without it a worker ends at once, and says which one it needs."""
+    kind, name, _, operation = right
+    if "first" in purpose:
+        return  # The topics are there by now.
+    secured.revoke(right)
+    word = operation.name.title().replace("_", "")
+    if kind is ResourceType.TOPIC:
+        eventually(lambda: lacking(config) != "", 10, lambda: f"no word of {right}")
+        line = lacking(config)
+        assert name in line
+    else:
+        ended = spanjoin("run", "-c", str(config))
+        assert ended.returncode == 1, ended.stderr
+        line = ended.stderr
+    assert word in line, line
+    secured.grant(right)
+    eventually(lambda: lacking(config) == "", 10, lambda: lacking(config))

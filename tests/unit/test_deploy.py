@@ -1,0 +1,252 @@
+"""What stands in deploy/: dashboards and alerts name what there is, manifests fit their schemas."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import kubernetes_validate  # type: ignore[import-untyped]  # it has none
+import promql_parser
+import pytest
+import yaml
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from app.config import load_config
+from app.effects import Counts
+from app.metrics import LaneFigures, Metrics, SideFigures
+from app.run import STOP_WITHIN_S
+from schemas.records import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+DEPLOY: Final = ROOT / "deploy"
+BASE: Final = DEPLOY / "kubernetes" / "base"
+README: Final = (ROOT / "README.md").read_text(encoding="utf-8")
+
+BY_PROMETHEUS: Final = {"job", "instance", "le"}
+"""Labels that a scrape and a histogram add."""
+NOT_OURS: Final[dict[str, set[str]]] = {
+    "up": set(),
+    "process_cpu_seconds_total": set(),
+    "process_resident_memory_bytes": set(),
+}
+"""What Prometheus and its client expose by themselves."""
+
+
+def exposed() -> dict[str, set[str]]:
+    """Every sample of a worker with a lane, and its labels."""
+    registry = CollectorRegistry()
+    metrics = Metrics(registry)
+    side = SideFigures(1, 1, 1)
+    metrics.lane(0, LaneFigures("running", 1, 1, 1, 1, (side, side), 1.0, 1.0, 1, 1, 1, 1))
+    metrics.counted(0, Counts(rejected={Reason.LATE: 1}), (1, 1))
+    metrics.worker(1, away=False)
+    metrics.suspect(())
+    metrics.turn(1, 1)
+    text = generate_latest(registry).decode()
+    return {
+        sample.name: set(sample.labels)
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    } | NOT_OURS
+
+
+EXPOSED: Final = exposed()
+
+
+def panel_queries() -> Iterator[tuple[str, str]]:
+    dashboard = json.loads((DEPLOY / "grafana" / "spanjoin.json").read_text("utf-8"))
+    for panel in dashboard["panels"]:
+        for target in panel.get("targets", []):
+            yield panel["title"], target["expr"].replace("$__rate_interval", "1m")
+
+
+def alerts() -> list[dict[str, Any]]:
+    (group,) = yaml.safe_load((DEPLOY / "alerts.yml").read_text("utf-8"))["groups"]
+    return list(group["rules"])
+
+
+QUERIES: Final = [
+    *panel_queries(),
+    *((alert["alert"], alert["expr"]) for alert in alerts()),
+]
+
+
+@pytest.mark.parametrize(("title", "query"), QUERIES)
+def test_every_query_is_one_and_names_what_is_exposed(title: str, query: str) -> None:
+    wrong: list[str] = []
+    labels: set[str] = set()
+    grouped: set[str] = set()
+
+    def visit(node: Any) -> None:
+        if isinstance(node, promql_parser.VectorSelector):
+            own = EXPOSED.get(node.name or "")
+            if own is None:
+                wrong.append(f"no metric {node.name}")
+                return
+            labels.update(own)
+            named = {matcher.name for matcher in node.matchers.matchers}
+            wrong.extend(f"{node.name} has no {one}" for one in named - own - BY_PROMETHEUS)
+        elif isinstance(node, promql_parser.AggregateExpr) and node.modifier is not None:
+            grouped.update(node.modifier.labels)
+
+    promql_parser.walk(promql_parser.parse(query), visit)
+    assert not wrong
+    assert grouped <= labels | BY_PROMETHEUS, title
+
+
+def test_the_dashboard_shows_every_metric() -> None:
+    named = set(re.findall(r"spanjoin_[a-z_]+", " ".join(query for _, query in panel_queries())))
+    families = {re.sub(r"_(bucket|count|sum)$", "", name) for name in named}
+    told_by_others = {"spanjoin_build_info", "spanjoin_input_position"}
+    ours = {name for name in EXPOSED if name.startswith("spanjoin_")}
+    there = {re.sub(r"_(bucket|count|sum)$", "", name) for name in ours}
+    assert there - families - told_by_others == set()
+
+
+def test_the_dashboard_is_laid_out() -> None:
+    dashboard = json.loads((DEPLOY / "grafana" / "spanjoin.json").read_text("utf-8"))
+    ids = [panel["id"] for panel in dashboard["panels"]]
+    assert len(set(ids)) == len(ids)
+    taken: set[tuple[int, int]] = set()
+    for panel in dashboard["panels"]:
+        at = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(at["x"], at["x"] + at["w"])
+            for y in range(at["y"], at["y"] + at["h"])
+        }
+        assert not taken & cells, panel["title"]
+        assert at["x"] + at["w"] <= 24
+        taken |= cells
+
+
+@pytest.mark.parametrize("alert", alerts(), ids=lambda alert: str(alert["alert"]))
+def test_every_alert_says_what_to_do(alert: dict[str, Any]) -> None:
+    assert alert["labels"]["severity"] in {"info", "warning", "critical"}
+    assert set(alert["annotations"]) == {"summary", "description"}
+    for label in re.findall(r"\$labels\.(\w+)", " ".join(alert["annotations"].values())):
+        assert label in alert["expr"] or label in BY_PROMETHEUS
+    assert f"`{alert['alert']}`" in README
+
+
+def test_compose_mounts_what_there_is() -> None:
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
+    mounted = [
+        volume.split(":")[0]
+        for service in compose["services"].values()
+        for volume in service.get("volumes", [])
+        if volume.startswith("./")
+    ]
+    assert {path for path in mounted if not (ROOT / path).exists()} == set()
+    for name in ("prometheus.yml", "alerts.yml", "grafana/spanjoin.json"):
+        assert f"./deploy/{name}" in mounted
+    rules = yaml.safe_load((DEPLOY / "prometheus.yml").read_text("utf-8"))["rule_files"]
+    assert rules == ["/etc/prometheus/alerts.yml"]
+    for name, service in compose["services"].items():
+        for port in service.get("ports", []):
+            assert port.startswith("127.0.0.1:"), name
+
+
+def manifests() -> dict[str, dict[str, Any]]:
+    found = {}
+    for path in sorted((DEPLOY / "kubernetes").rglob("*.yaml")):
+        for document in yaml.safe_load_all(path.read_text("utf-8")):
+            found[document["kind"]] = document
+    return found
+
+
+MANIFESTS: Final = manifests()
+OTHERS_SCHEMAS: Final = {"Kustomization", "Component", "ScaledObject"}
+"""Kinds that Kubernetes itself does not know."""
+
+
+@pytest.mark.parametrize("kind", sorted(MANIFESTS.keys() - OTHERS_SCHEMAS))
+def test_manifests_fit_the_schemas_of_kubernetes(kind: str) -> None:
+    kubernetes_validate.validate(MANIFESTS[kind], "1.33", strict=True)
+
+
+def test_the_base_is_all_of_its_files(tmp_path: Path) -> None:
+    kustomization = MANIFESTS["Kustomization"]
+    listed = {*kustomization["resources"], "kustomization.yaml", "job.toml"}
+    assert {path.name for path in BASE.iterdir()} == listed
+    assert kustomization["configMapGenerator"] == [{"name": "spanjoin", "files": ["job.toml"]}]
+    # The configuration is one, with what the container's environment adds.
+    environ = {
+        entry["name"]: entry.get("value", "").replace("$(POD_IP)", "10.0.0.1")
+        for entry in container()["env"]
+    }
+    config = load_config(BASE / "job.toml", environ)
+    assert (config.http.host, config.http.port) == ("0.0.0.0", 8080)
+    assert config.http.advertised == "10.0.0.1:8080"
+    assert str(config.state.dir).startswith(mounts()["state"])
+
+
+def container() -> dict[str, Any]:
+    (one,) = MANIFESTS["StatefulSet"]["spec"]["template"]["spec"]["containers"]
+    assert isinstance(one, dict)
+    return one
+
+
+def mounts() -> dict[str, str]:
+    return {mount["name"]: mount["mountPath"] for mount in container()["volumeMounts"]}
+
+
+def test_everything_means_the_same_pods() -> None:
+    spec = MANIFESTS["StatefulSet"]["spec"]
+    labels = spec["template"]["metadata"]["labels"]
+    assert labels
+    assert spec["selector"]["matchLabels"] == labels
+    assert MANIFESTS["Service"]["spec"]["selector"] == labels
+    assert MANIFESTS["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"] == labels
+    assert MANIFESTS["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"] == labels
+    assert MANIFESTS["Service"]["metadata"]["name"] == spec["serviceName"]
+    target = MANIFESTS["ScaledObject"]["spec"]["scaleTargetRef"]
+    own = MANIFESTS["StatefulSet"]
+    assert target == {
+        "apiVersion": own["apiVersion"], "kind": own["kind"], "name": own["metadata"]["name"],
+    }  # fmt: skip
+
+
+def test_a_pod_may_nothing_and_has_time_to_hand_over() -> None:
+    pod = MANIFESTS["StatefulSet"]["spec"]["template"]["spec"]
+    assert pod["terminationGracePeriodSeconds"] > 2 * STOP_WITHIN_S
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    user = str(pod["securityContext"]["runAsUser"])
+    assert f"--uid {user} " in (ROOT / "Dockerfile").read_text("utf-8")
+    assert container()["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    (claim,) = MANIFESTS["StatefulSet"]["spec"]["volumeClaimTemplates"]
+    volumes = {volume["name"] for volume in pod["volumes"]} | {claim["metadata"]["name"]}
+    assert set(mounts()) == volumes
+    probes = {
+        name: container()[f"{name}Probe"]["httpGet"]["path"]
+        for name in ("startup", "liveness", "readiness")
+    }
+    assert probes == {"startup": "/livez", "liveness": "/livez", "readiness": "/readyz"}
+
+
+def test_the_scaler_asks_for_what_is_exposed_and_has_a_cap() -> None:
+    spec = MANIFESTS["ScaledObject"]["spec"]
+    assert spec["minReplicaCount"] <= spec["maxReplicaCount"]
+    (trigger,) = spec["triggers"]
+    assert trigger["type"] == "prometheus"
+    query = promql_parser.parse(trigger["metadata"]["query"])
+    names: list[str] = []
+
+    def visit(node: Any) -> None:
+        if isinstance(node, promql_parser.VectorSelector):
+            names.append(str(node.name))
+
+    promql_parser.walk(query, visit)
+    assert names == ["spanjoin_input_lag"]
+    assert float(trigger["metadata"]["threshold"]) > 0
