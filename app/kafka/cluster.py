@@ -357,7 +357,7 @@ def _is_absence(error: KafkaError) -> bool:
 def _reason(error: KafkaError) -> str:
     """The client's text without what the line says already: the address, and how often."""
     text = _ADDRESS.sub("", error.str())
-    return text.partition(" (after")[0]
+    return text.partition(" (after")[0].rstrip(".")
 
 
 def _told(error: KafkaError, what: str, thing: str | None = None) -> Refused:
