@@ -204,7 +204,7 @@ def check_layout(lane: int, then: Layout, now: Layout, topics: tuple[str, str]) 
     if then.join_type != now.join_type:
         raise Mismatch(
             f"join.type is {now.join_type!r} but the state of lane {lane} was written with "
-            f"{then.join_type!r}; set it back, or start over under a new name"
+            f"{then.join_type!r}; set it back, or {START_OVER}"
         )
     # Unmatched rows were written because nothing could match them any more, under the old bounds.
     outer = JoinType(now.join_type) is not JoinType.INNER
@@ -213,11 +213,8 @@ def check_layout(lane: int, then: Layout, now: Layout, topics: tuple[str, str]) 
         ("join.max_interval", then.max_interval, now.max_interval),
     ):
         if wanted > was:
-            mend = (
-                "start over under a new name"
-                if outer
-                else "take the gap once with `spanjoin run --accept-bounds`"
-            )
+            once = "take the gap once with `spanjoin run --accept-bounds`"
+            mend = START_OVER if outer else once
             raise Mismatch(
                 f"{name} grew from {was} to {wanted} but rows that would be needed are dropped "
                 f"already{', or written as unmatched' if outer else ''}; set it back, or {mend}",
