@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from schemas.layout import kind_of
-from schemas.records import Kind, Parts
+from schemas.records import INT64_MAX, Kind, Parts
 from schemas.times import RFC3339, moment_of, scale_of, shown, whole_number
 from schemas.varint import Malformed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from schemas.fields import Fields
 
@@ -58,8 +58,12 @@ def _no_number(name: str) -> None:
 
 
 _DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=Members, parse_float=Number, parse_constant=_no_number
+)
+_ANY_SIZE: Final = json.JSONDecoder(
     object_pairs_hook=Members, parse_int=Number, parse_float=Number, parse_constant=_no_number
 )
+"""For numbers of more digits than Python is willing to make an integer of."""
 _PLAIN: Final = json.JSONDecoder(parse_constant=_no_number)
 
 
@@ -71,31 +75,30 @@ class JsonReader:
         self._times = tuple(_time_reader(own, unit) for own in fields.units)
         names = {fields.id, fields.ts, fields.start, fields.end}
         self._wanted = names | {fields.kind} if fields.kind is not None else names
-        self.extract: Quick = _quick(fields, self._times, sorted(names)) or self.read
+        self.extract: Quick = _quick(fields, unit, self._times, sorted(names)) or self.read
 
     def read(self, value: bytes) -> Parts:
         """The parts of a Kafka value. Raises Malformed."""
-        found: dict[str, Any] = {}
-        for name, item in members_of(value):
-            if name in found and name in self._wanted:
-                raise Malformed(f"field {name!r} is there twice")
-            found[name] = item
+        members = members_of(value)
+        found = dict(members)
+        if len(found) != len(members):
+            self._check_names([name for name, _ in members])
         fields = self._fields
-        missing = self._wanted - found.keys()
-        if fields.kind_may_miss:
-            missing -= {fields.kind}
-        if missing:
-            raise Malformed(f"there is no field {min(missing)!r}")
         ts, start, end = (
-            _taken(name, found[name], read_time)
+            _taken(name, found, read_time)
             for name, read_time in zip(
                 (fields.ts, fields.start, fields.end), self._times, strict=True
             )
         )
         kind = _INSERT
-        if fields.kind in found:
-            kind = _taken(fields.kind, found[fields.kind], self._kind)
-        return end, start, _taken(fields.id, found[fields.id], _id_of), ts, kind, value
+        if fields.kind is not None and (fields.kind in found or not fields.kind_may_miss):
+            kind = _taken(fields.kind, found, self._kind)
+        return end, start, _taken(fields.id, found, _id_of), ts, kind, value
+
+    def _check_names(self, names: list[str]) -> None:
+        for name in self._wanted:
+            if names.count(name) > 1:
+                raise Malformed(f"field {name!r} is there twice")
 
     def _kind(self, item: object) -> int:
         if type(item) is not str:
@@ -105,7 +108,7 @@ class JsonReader:
 
 def members_of(value: bytes) -> Members:
     """The members of the one object that these bytes are. Raises Malformed."""
-    found = _decoded(_DECODER, value)
+    found = _decoded(value, _DECODER, _ANY_SIZE)
     if not isinstance(found, Members):
         raise Malformed(f"not a JSON object, but {_word_of(found)}")
     if b"\\u" in value or value.count(b"{") + value.count(b"[") > NESTING_MAX:
@@ -115,13 +118,14 @@ def members_of(value: bytes) -> Members:
 
 def object_of(value: bytes) -> dict[str, Any]:
     """The object as a dictionary, its numbers as Python has them. Raises Malformed."""
-    found = _decoded(_PLAIN, value)
+    found = _decoded(value, _PLAIN)
     if not isinstance(found, dict):
         raise Malformed(f"not a JSON object, but {_word_of(found)}")
     return found
 
 
-def _decoded(decoder: json.JSONDecoder, value: bytes) -> Any:  # noqa: ANN401 (JSON)
+def _decoded(value: bytes, decoder: json.JSONDecoder, more: json.JSONDecoder | None = None) -> Any:  # noqa: ANN401 (JSON)
+    """What the text says; `more` is for where the decoder meets a number that is too long."""
     try:
         return decoder.decode(value.decode())
     except UnicodeDecodeError as error:
@@ -130,8 +134,11 @@ def _decoded(decoder: json.JSONDecoder, value: bytes) -> Any:  # noqa: ANN401 (J
         raise Malformed(f"not JSON: {error.msg} at character {error.pos}") from None
     except RecursionError:
         raise Malformed("nested too deeply") from None
+    except Malformed:
+        raise
     except ValueError as error:
-        # A number of more digits than Python is willing to read.
+        if more is not None:
+            return _decoded(value, more)
         raise Malformed(str(error)) from None
 
 
@@ -159,9 +166,11 @@ def _check_text(text: str) -> None:
         raise Malformed(f"{shown(text)} has half of a surrogate pair") from None
 
 
-def _taken(name: str, item: object, read: Callable[[Any], Any]) -> Any:  # noqa: ANN401 (int or str)
+def _taken(name: str, found: Mapping[str, Any], read: Callable[[Any], Any]) -> Any:  # noqa: ANN401 (int or str)
     try:
-        return read(item)
+        return read(found[name])
+    except KeyError:
+        raise Malformed(f"there is no field {name!r}") from None
     except Malformed as error:
         text = str(error)
         raise Malformed(f"field {name!r} {text}" if text.startswith("is ") else text) from None
@@ -171,8 +180,8 @@ def _id_of(item: object) -> str:
     if type(item) is str:
         return item
     try:
-        if type(item) is Number:
-            return str(whole_number(item))
+        if type(item) is int or type(item) is Number:
+            return str(whole_number(str(item)))
     except Malformed:
         pass  # It is told below.
     raise Malformed(f"is {_word_of(item)}, not a string or an integer")
@@ -184,7 +193,7 @@ def _time_reader(own: str | None, unit: str) -> Callable[[object], int]:
 
     def read_number(item: object) -> int:
         if type(item) is int:
-            return item * scale
+            return whole_number(str(item), scale) if abs(item) > INT64_MAX else item * scale
         if not isinstance(item, str):
             raise Malformed(f"is {_word_of(item)}, not a number")
         return whole_number(item, scale)
@@ -205,13 +214,13 @@ def _word_of(item: object) -> str:
         return "a list"
     if item is None or isinstance(item, bool):
         return {None: "null", True: "true", False: "false"}[item]
-    if isinstance(item, Number):
-        return f"the number {item[:20]}"
+    if isinstance(item, Number | int | float):
+        return f"the number {str(item)[:20]}"
     return f"the text {shown(item)}"
 
 
 def _quick(
-    fields: Fields, times: tuple[Callable[[object], int], ...], names: list[str]
+    fields: Fields, unit: str, times: tuple[Callable[[object], int], ...], names: list[str]
 ) -> Quick | None:
     """The quick way to the parts; None where a name can be spelt in more ways than one."""
     kind, kinds = fields.kind, fields.kinds
@@ -223,29 +232,33 @@ def _quick(
     may_miss = fields.kind_may_miss
     id_name, ts_name, start_name, end_name = fields[:4]
     read_ts, read_start, read_end = times
+    # What most times are: numbers in the job's unit. Larger ones than int64 are seen by the join.
+    plain = all(own is None or own == unit for own in fields.units)
+    loads = orjson.loads
 
     def extract(value: bytes) -> Parts:
+        count = value.count
         # A name that stands once in the text stands once in the object. It cannot be hidden but
         # by an escape.
-        if b"\\u" in value or value.count(b"{") + value.count(b"[") > NESTING_MAX:
+        if b"\\u" in value or count(b"{") + count(b"[") > NESTING_MAX:
             raise ValueError
         for name in once:
-            if value.count(name) != 1:
+            if count(name) != 1:
                 raise ValueError
-        found = orjson.loads(value)
+        found = loads(value)
         kind_code = _INSERT
-        if kind is not None:
-            count = value.count(quoted_kind)
-            if count > 1 or not (count or may_miss):
+        if kind is not None and (kind in found or not may_miss):
+            if count(quoted_kind) != 1:
                 raise ValueError
-            if count and (kind in found or not may_miss):
-                kind_code = kinds[found[kind]]
+            kind_code = kinds[found[kind]]
         row_id = found[id_name]
         if type(row_id) is not str:
             if type(row_id) is not int:
                 raise TypeError
             row_id = str(row_id)
-        ts, start, end = found[ts_name], found[start_name], found[end_name]
+        end, start, ts = found[end_name], found[start_name], found[ts_name]
+        if plain and type(end) is type(start) is type(ts) is int:
+            return end, start, row_id, ts, kind_code, value
         return read_end(end), read_start(start), row_id, read_ts(ts), kind_code, value
 
     return extract
