@@ -108,6 +108,7 @@ class Intake:
         They are not kept: nobody knows how long that takes, and the other side goes on being read.
         """
         running.unread[side] = True
+        self.idleness.heard(side, running.lane)
         self.inputs.hold(side, running.lane)
         self.look_up(unresolved)
 

@@ -36,13 +36,13 @@ POM: Final = f"""\
 """
 
 
-def find_java(environ: Mapping[str, str]) -> str | None:
-    """The `java` of JAVA_HOME, else of PATH, if it is new enough for this Kafka."""
+def find_java(environ: Mapping[str, str], version_min: int = JAVA_VERSION_MIN) -> str | None:
+    """The `java` of JAVA_HOME, else of PATH, if it is new enough; unless said, for this Kafka."""
     candidates = [shutil.which("java", path=environ.get("PATH"))]
     if environ.get("JAVA_HOME"):
         candidates.insert(0, str(Path(environ["JAVA_HOME"], "bin", "java")))
     for candidate in candidates:
-        if candidate is not None and _java_version(candidate) >= JAVA_VERSION_MIN:
+        if candidate is not None and _java_version(candidate) >= version_min:
             return candidate
     return None
 
@@ -64,32 +64,54 @@ def find_jars(environ: Mapping[str, str], say: Callable[[str], None]) -> Path | 
     Raises:
         BrokerUnavailable: Maven could not fetch them.
     """
+
+    def goal(work: Path, target: Path) -> list[str]:
+        (work / "pom.xml").write_text(POM)
+        return [
+            "-f", str(work / "pom.xml"),
+            "dependency:copy-dependencies", f"-DoutputDirectory={target}",
+        ]  # fmt: skip
+
+    return fetched(f"kafka-{KAFKA_VERSION}", "43 MB", goal, environ, say)
+
+
+def fetched(
+    name: str,
+    size: str,
+    goal: Callable[[Path, Path], list[str]],
+    environ: Mapping[str, str],
+    say: Callable[[str], None],
+) -> Path | None:
+    """The directory of this name in the user's cache, filled through Maven the first time.
+
+    `goal` is given a directory to work in and the one to fill, and says what Maven is to do. None
+    without Maven.
+
+    Raises:
+        BrokerUnavailable: Maven could not fetch it.
+    """
     cache = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "spanjoin")
-    jars = cache / f"kafka-{KAFKA_VERSION}"
-    if jars.is_dir():
-        return jars
+    kept = cache / name
+    if kept.is_dir():
+        return kept
     maven = shutil.which("mvn", path=environ.get("PATH"))
     if maven is None:
         return None
-    say(f"fetching Kafka {KAFKA_VERSION} through Maven: 43 MB, once")
+    say(f"fetching {name} through Maven: {size}, once")
     cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache, prefix="fetch-") as work:
-        fetched = _fetch(maven, Path(work), environ)
+    with tempfile.TemporaryDirectory(dir=cache, prefix="fetch-") as folder:
+        work, target = Path(folder), Path(folder, "fetched")
+        _run([maven, "-q", "-B", *goal(work, target)], name, environ)
         try:
-            fetched.rename(jars)
+            target.rename(kept)
         except OSError:
-            # Somebody else fetched them meanwhile: theirs are as good.
-            if not jars.is_dir():
+            # Somebody else fetched it meanwhile: theirs is as good.
+            if not kept.is_dir():
                 raise
-    return jars
+    return kept
 
 
-def _fetch(maven: str, work: Path, environ: Mapping[str, str]) -> Path:
-    (work / "pom.xml").write_text(POM)
-    command = [
-        maven, "-q", "-B", "-f", str(work / "pom.xml"),
-        "dependency:copy-dependencies", f"-DoutputDirectory={work / 'jars'}",
-    ]  # fmt: skip
+def _run(command: list[str], name: str, environ: Mapping[str, str]) -> None:
     done = subprocess.run(  # noqa: S603 - a program found on PATH, fixed arguments
         command,
         stdout=subprocess.PIPE,
@@ -101,5 +123,4 @@ def _fetch(maven: str, work: Path, environ: Mapping[str, str]) -> Path:
         env=dict(environ),
     )
     if done.returncode != 0:
-        raise BrokerUnavailable(f"Maven could not fetch Kafka: {log_tail(done.stdout)}")
-    return work / "jars"
+        raise BrokerUnavailable(f"Maven could not fetch {name}: {log_tail(done.stdout)}")

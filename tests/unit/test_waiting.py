@@ -1,0 +1,137 @@
+"""Records and matches that wait for a schema: nothing is changed meanwhile, nothing is lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from app.intake import Intake
+from app.kafka.inputs import Polled
+from app.process import plan_turn
+from schemas.codec import Unresolved
+from schemas.records import Side
+from tests.lane import Lane, event, match_value, settings_of
+from tests.unit.test_process import BOTH, MOMENT, push, running
+
+if TYPE_CHECKING:
+    from schemas.records import Fault, Parts
+
+
+def never(*_: object) -> bytes:
+    raise Unresolved(pairs=[(1, 2)])
+
+
+def test_a_turn_that_waits_changes_nothing() -> None:
+    lane = Lane(settings_of(10, 50))
+    lane.left(event("l1", 0, 20), event("l2", 5, 9))
+    settings, rights = lane.settings, [event("r1", 0, 8), event("r2", 6, 7)]
+    lane.settings = settings._replace(match_value=never)
+    for _ in range(3):
+        with pytest.raises(Unresolved):
+            lane.right(*rights)
+    lane.settings = settings
+    effects = lane.right(*rights)
+    assert sorted(name for name, _, _ in effects.matches) == [
+        b"L:l1|R:r1", b"L:l1|R:r2", b"L:l2|R:r1", b"L:l2|R:r2",
+    ]  # fmt: skip
+    assert effects.counts.duplicates == 0
+    assert lane.directory == lane.recomputed_directory()
+
+
+def test_its_records_wait_in_their_order() -> None:
+    lane = running()
+    lane.settings = lane.settings._replace(match_value=never)
+    push(lane, Side.LEFT, event("l1", 0, 20), event("l2", 5, 9))
+    push(lane, Side.RIGHT, event("r1", 0, 8))
+    for _ in range(2):
+        with pytest.raises(Unresolved):
+            plan_turn(lane, MOMENT, BOTH)
+    lane.settings = lane.settings._replace(match_value=match_value)
+    plan = plan_turn(lane, MOMENT, BOTH)
+    assert plan is not None
+    assert (plan.checkpoint.left_position, plan.checkpoint.right_position) == (102, 101)
+    assert plan.effects is not None
+    assert [name for name, _, _ in plan.effects.matches] == [b"L:l1|R:r1", b"L:l2|R:r1"]
+
+
+@dataclass
+class Inputs:
+    calls: list[tuple[object, ...]] = field(default_factory=list)
+
+    def flow(self, side: Side, lane: int, position: int) -> None:
+        self.calls.append(("flow", side, lane, position))
+
+    def hold(self, side: Side, lane: int) -> None:
+        self.calls.append(("hold", side, lane))
+
+
+@dataclass
+class Idleness:
+    heard_of: list[Side] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+
+    def heard(self, side: Side, _lane: int) -> None:
+        self.heard_of.append(side)
+
+    def ended(self, _side: Side, _lane: int, offset: int) -> None:
+        self.ends.append(offset)
+
+
+class Codec:
+    known = False
+
+    def decode_batch(self, _side: Side, values: list[bytes]) -> list[Parts | Fault]:
+        if not self.known:
+            raise Unresolved(schemas=[7])
+        return [(9, 0, "a", 0, 0, value) for value in values]
+
+
+class Suspicion:
+    def look(self, _side: Side, _parts: object) -> None:
+        """It has none."""
+
+
+def polled(*offsets: int) -> Polled:
+    batch = [list(offsets), [b"k"] * len(offsets), [b"v"] * len(offsets), [None] * len(offsets)]
+    return Polled({(Side.LEFT, 0): cast("Any", tuple(batch))}, {(Side.LEFT, 0): offsets[-1] + 1})
+
+
+class Waiting:
+    """An intake of one lane, over a codec that knows nothing at first."""
+
+    def __init__(self) -> None:
+        self.lane, self.inputs, self.idleness, self.codec = running(), Inputs(), Idleness(), Codec()
+        self.asked: list[Unresolved] = []
+        config = cast("Any", None)
+        self.intake = Intake(
+            config, cast("Any", self.codec), cast("Any", self.inputs), cast("Any", self.idleness),
+            {0: self.lane}, cast("Any", Suspicion()), self.asked.append,
+        )  # fmt: skip
+
+
+def test_records_of_an_unknown_schema_are_read_again_later() -> None:
+    waiting = Waiting()
+    lane, inputs = waiting.lane, waiting.inputs
+    waiting.intake.accept(polled(0, 1), now=None)
+    assert [asked.schemas for asked in waiting.asked] == [{7}]
+    assert inputs.calls == [("hold", Side.LEFT, 0)]
+    assert (lane.expected, lane.inbox.waiting(Side.LEFT)) == ([0, 0], 0)
+    # Its end is not reached, and it is not idle: it has records that nobody has read.
+    assert (lane.drained, waiting.idleness.ends) == ([False, False], [])
+    assert waiting.idleness.heard_of == [Side.LEFT]
+    waiting.intake.flow(lane)
+    assert len(inputs.calls) == 1
+    waiting.codec.known = True
+    waiting.intake.resume()
+    assert inputs.calls[1:] == [("flow", Side.LEFT, 0, 0)]
+
+
+def test_a_side_that_is_held_as_well_goes_on_when_there_is_room() -> None:
+    waiting = Waiting()
+    waiting.intake.accept(polled(0, 1), now=None)
+    waiting.lane.held[Side.LEFT], waiting.lane.waits = True, True
+    waiting.intake.resume()
+    assert not waiting.lane.waits
+    assert len(waiting.inputs.calls) == 1
