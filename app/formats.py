@@ -10,7 +10,7 @@ from app.errors import UsageError
 from schemas.avro_codec import AvroCodec
 from schemas.json_codec import JsonCodec
 from schemas.records import JoinType, Side
-from schemas.registry_codec import RegistryCodec
+from schemas.registry_codec import Absent, RegistryCodec
 
 if TYPE_CHECKING:
     from app.config import Config
@@ -90,14 +90,14 @@ class JobSchemas:
         self.address = registry.address
         self.join = JoinType(config.join.type)
 
-    def by_id(self, schema_id: int) -> Json | str:
-        """The schema with this id, or why there is none."""
+    def by_id(self, schema_id: int) -> Json | Absent:
+        """The schema with this id, or that there is none, and why."""
         from app.kafka.registry import NoSchema  # noqa: PLC0415 - as above
 
         try:
             return self._registry.schema(schema_id)
         except NoSchema as why:
-            return f"written with schema {schema_id}, {why}"
+            return Absent(f"written with schema {schema_id}, {why}")
 
     def newest(self, side: Side) -> Json:
         """The schema in the side's file, else the latest of its subject, else the default event."""

@@ -18,7 +18,7 @@ import structlog
 from app.errors import Retry, Unreachable
 from schemas.codec import Unresolved
 from schemas.match_schema import match_schema
-from schemas.registry_codec import Answers, RegistryCodec
+from schemas.registry_codec import Absent, Answers, RegistryCodec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -45,8 +45,8 @@ class Schemas(Protocol):
     address: str
     join: JoinType
 
-    def by_id(self, schema_id: int) -> Json | str:
-        """The schema with this id, or why there is none."""
+    def by_id(self, schema_id: int) -> Json | Absent:
+        """The schema with this id, or that there is none, and why."""
 
     def newest(self, side: Side) -> Json:
         """The schema that new records of a side have."""
@@ -76,7 +76,7 @@ def answers_to(asked: Unresolved, schemas: Schemas) -> Answers:
         pairs={
             (left, right): match_of(found[left], found[right])
             for left, right in sorted(asked.pairs)
-            if not isinstance(found[left], str) and not isinstance(found[right], str)
+            if not isinstance(found[left], Absent) and not isinstance(found[right], Absent)
         },
         alone={
             (side, schema_id): output_of(side, found[schema_id])

@@ -8,7 +8,7 @@ asks once. Rows in a job's state keep the ids of earlier writers; those are aske
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from schemas.avro_codec import alone, decode_body, encode_body, marks_of
 from schemas.codec import UnknownSchema, Unresolved
@@ -30,17 +30,23 @@ ABSENT_MAX: Final = 10_000
 """Ids that nobody has registered, and are not asked for again: nonsense may have any number."""
 
 
+class Absent(NamedTuple):
+    """There is no schema with that id; `why` completes the sentence "this record is ..."."""
+
+    why: str
+
+
 @dataclass(frozen=True, slots=True)
 class Answers:
     """What the registry said.
 
-    `schemas`: id -> schema, or why there is none. `pairs`: ids of two writer schemas (left, right)
+    `schemas`: id -> schema, or that there is none. `pairs`: ids of two writer schemas (left, right)
     -> the id of their match schema. `alone`: (side, id of its writer schema) -> that of the output
     schema of such a row without a match. `newest`: side -> the schema of its new records.
     `writers`: side -> the id of that schema, and the schema.
     """
 
-    schemas: Mapping[int, Json | str] = field(default_factory=dict)
+    schemas: Mapping[int, Json | Absent] = field(default_factory=dict)
     pairs: Mapping[tuple[int, int], int] = field(default_factory=dict)
     newest: Mapping[Side, Json] = field(default_factory=dict)
     writers: Mapping[Side, tuple[int, Json]] = field(default_factory=dict)
@@ -78,11 +84,13 @@ class RegistryCodec:
     def learn(self, answers: Answers) -> None:
         """Take what the registry said."""
         for schema_id, schema in answers.schemas.items():
-            if isinstance(schema, str) and schema_id not in self._schemas:
+            if schema_id in self._schemas:
+                continue
+            if isinstance(schema, Absent):
                 if len(self._absent) >= ABSENT_MAX:
                     self._absent.clear()
-                self._absent[schema_id] = schema
-            elif schema_id not in self._schemas:
+                self._absent[schema_id] = schema.why
+            else:
                 self._learn_schema(schema_id, schema)
         for (left, right), match in answers.pairs.items():
             self._match_headers[_header(left) + _header(right)] = _header(match)

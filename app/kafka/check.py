@@ -22,13 +22,18 @@ _LIMITS: Final = Limits(1_000_000, 1_000_000, 1_000_000)
 def check_properties(config: Config) -> None:
     """Make each kind of client that a worker makes, with the same properties, but no broker.
 
-    Raises UsageError that names the table and what the client says.
+    The same for the client of the Schema Registry. Raises UsageError that names the table and what
+    the client says.
     """
     made(Producer, _offline(config.kafka_common), "kafka")
     consumer = made(Consumer, _offline(consumer_properties(config, _NAME)), "kafka.consumer")
     consumer.close()
     transactional = producer_properties(config, _NAME, _LIMITS) | {"transactional.id": _NAME}
     made(Producer, _offline(transactional), "kafka.producer")
+    if config.registry:
+        from app.kafka.registry import Registry  # noqa: PLC0415 - half a second of imports
+
+        Registry(config)
 
 
 def _offline(properties: dict[str, str | int | bool]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit, urlunsplit
 
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, SchemaRegistryError
 
@@ -60,7 +59,10 @@ class Registry:
             self._client = SchemaRegistryClient({**_DEFAULTS, **properties})
         except Exception as error:  # noqa: BLE001
             # Whatever it raises is about these properties; some texts repeat the address.
-            text = str(error).replace(str(config.registry["url"]), self.address)
+            text = str(error)
+            for one in str(config.registry["url"]).split(","):
+                whole = one.strip().rstrip("/")
+                text = text.replace(whole, _one_without_login(whole))
             raise UsageError(f"{config.path}: schema.registry: {text}") from None
         self._answered = False
 
@@ -158,10 +160,11 @@ def _typed(name: str, value: object) -> Any:  # noqa: ANN401 (the client's)
     return value
 
 
-def _without_login(url: str) -> str:
+def _without_login(addresses: str) -> str:
     """The addresses without user and password."""
-    parts = []
-    for one in url.split(","):
-        split = urlsplit(one.strip())
-        parts.append(urlunsplit(split._replace(netloc=split.netloc.rpartition("@")[2])))
-    return ",".join(parts)
+    return ",".join(_one_without_login(one.strip()) for one in addresses.split(","))
+
+
+def _one_without_login(address: str) -> str:
+    scheme, mark, rest = address.rpartition("://")
+    return f"{scheme}{mark}{rest.rpartition('@')[2]}"

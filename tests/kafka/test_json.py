@@ -21,8 +21,43 @@ fields = { id = "no", ts = "since", start = "since", end = "until", kind = "op" 
 kinds = { c = "insert", d = "retract", hb = "watermark" }
 time_unit = { ts = "s", start = "s", end = "rfc3339" }
 """
+BIG: Final = 2**63 - 1
 NOON: Final = 1_740_994_200
 """2025-03-03 09:30:00, in seconds."""
+
+
+def load(kafka: Harness, config: str) -> None:
+    """A CSV file into the left side, JSON lines into the right one."""
+    left, right = kafka.directory / "left.csv", kafka.directory / "right.jsonl"
+    left.write_text(
+        "machine,no,since,until,op,who\n"
+        f"press-1,7,{NOON},2025-03-03T10:00:00.250Z,c,Anna\n"
+        f"press-1,8,{NOON}.5,2025-03-03T11:30:00+01:00,c,Ben\n"
+    )
+    row = {"key": "press-1", "id": "f1", "ts": NOON * 1000, "start": NOON * 1000,
+           "end": NOON * 1000 + 600, "n": BIG}  # fmt: skip
+    right.write_text(json.dumps(row) + "\n")
+    said = done("load", "-c", config, "--side", "left", "--key", "machine", str(left))
+    assert said.startswith("2 records loaded")
+    done("load", "-c", config, "--side", "right", str(right))
+
+
+def look(config: str) -> None:
+    """What the commands say of the three matches."""
+    lines = done("read", "-c", config, "--format", "jsonl").splitlines()
+    assert {line["id"]: line["left"]["no"] for line in map(json.loads, lines)} == {
+        "L:7|R:f1": "7",
+        "L:8|R:f1": "8",
+        "L:7|R:f2": "7",
+    }
+    header, *rows = done("read", "-c", config, "--format", "csv").splitlines()
+    assert header == "id,start,end,left,right"
+    assert len(rows) == 3
+    assert "who=Ben" in done("read", "-c", config)
+    answer = json.loads(done("query", "-c", config, "--json", "press-1"))
+    assert [one["record"]["who"] for one in answer["rows"]["left"]] == ["Anna", "Ben"]
+    shown = json.loads(done("schema", "-c", config))
+    assert shown["properties"]["left"]["properties"]["op"] == {"enum": ["c", "d", "hb"]}
 
 
 def test_json_from_end_to_end(kafka: Harness) -> None:
@@ -34,21 +69,7 @@ def test_json_from_end_to_end(kafka: Harness) -> None:
     assert "created with 2 partitions" in done("topics", "-c", str(config), "--partitions", "2")
     worker = kafka.start(config)
 
-    left = kafka.directory / "left.csv"
-    left.write_text(
-        "machine,no,since,until,op,who\n"
-        f"press-1,7,{NOON},2025-03-03T10:00:00.250Z,c,Anna\n"
-        f"press-1,8,{NOON}.5,2025-03-03T11:30:00+01:00,c,Ben\n"
-    )
-    right = kafka.directory / "right.jsonl"
-    big = 2**63 - 1
-    row = {"key": "press-1", "id": "f1", "ts": NOON * 1000, "start": NOON * 1000,
-           "end": NOON * 1000 + 600, "n": big}  # fmt: skip
-    right.write_text(json.dumps(row) + "\n")
-    said = done("load", "-c", str(config), "--side", "left", "--key", "machine", str(left))
-    assert said.startswith("2 records loaded")
-    done("load", "-c", str(config), "--side", "right", str(right))
-
+    load(kafka, str(config))
     # Spelt in other ways, which another producer may choose; and what is wrong about one.
     spelt = b'{"id": "f2", "ts": "%d", "start": %d.0, "end": 1.740994200e12, "x": [1.10]}'
     value = spelt % (NOON * 1000, NOON * 1000)
@@ -63,26 +84,12 @@ def test_json_from_end_to_end(kafka: Harness) -> None:
     ]
 
     found = {key: json.loads(value) for key, value in kafka.matches().items()}
-    assert found["L:7|R:f1"]["right"]["n"] == big
+    assert found["L:7|R:f1"]["right"]["n"] == BIG
     assert found["L:8|R:f1"]["start"] == NOON * 1000 + 500
     assert found["L:7|R:f1"]["left"]["who"] == "Anna"
     assert kafka.matches()["L:7|R:f2"].endswith(b',"right":' + value + b"}")
 
-    lines = done("read", "-c", str(config), "--format", "jsonl").splitlines()
-    assert {line["id"]: line["left"]["no"] for line in map(json.loads, lines)} == {
-        "L:7|R:f1": "7",
-        "L:8|R:f1": "8",
-        "L:7|R:f2": "7",
-    }
-    header, *rows = done("read", "-c", str(config), "--format", "csv").splitlines()
-    assert header == "id,start,end,left,right"
-    assert len(rows) == 3
-    assert "who=Ben" in done("read", "-c", str(config))
-    answer = json.loads(done("query", "-c", str(config), "--json", "press-1"))
-    assert [one["record"]["who"] for one in answer["rows"]["left"]] == ["Anna", "Ben"]
-    shown = json.loads(done("schema", "-c", str(config)))
-    assert shown["properties"]["left"]["properties"]["op"] == {"enum": ["c", "d", "hb"]}
-
+    look(str(config))
     gone = {"no": 7, "since": NOON, "until": "2025-03-03T10:00:00.250Z", "op": "d"}
     kafka.send(job.left, "press-1", json.dumps(gone).encode())
     kafka.flush()

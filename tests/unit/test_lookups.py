@@ -13,7 +13,7 @@ from app.lookups import ABSENT_FOR_S, PAUSE_S, WAIT_S, Answered, Lookups, answer
 from schemas.codec import Unresolved
 from schemas.match_schema import match_schema
 from schemas.records import Side
-from schemas.registry_codec import RegistryCodec
+from schemas.registry_codec import Absent, RegistryCodec
 from tests.unit.test_registry_codec import NEW, NEW_VALUE, OLD, OLD_VALUE, POINT
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ class Registry:
         if self.failure is not None:
             raise self.failure
 
-    def by_id(self, schema_id: int) -> Json | str:
+    def by_id(self, schema_id: int) -> Json | Absent:
         self._ask()
-        return self.schemas.get(schema_id, f"schema {schema_id} is nowhere")
+        return self.schemas.get(schema_id, Absent(f"schema {schema_id} is nowhere"))
 
     def newest(self, side: Side) -> Json:
         self._ask()
@@ -114,6 +114,9 @@ class Worker:
             return False
         return True
 
+    def trouble(self) -> str | None:
+        return self.lookups.trouble
+
     def rounds(self, count: int = 2) -> list[bool]:
         found = []
         for _ in range(count):
@@ -141,7 +144,7 @@ def test_a_registry_that_is_away_is_asked_again(clock: Clock) -> None:
     worker.registry.failure = Retry("it is away")
     worker.decode(OLD_VALUE)
     assert worker.rounds(5) == [False] * 5
-    assert worker.lookups.trouble == "it is away"
+    assert worker.trouble() == "it is away"
     assert worker.registry.asked == 1
     clock.now += PAUSE_S
     worker.rounds(3)
@@ -149,7 +152,7 @@ def test_a_registry_that_is_away_is_asked_again(clock: Clock) -> None:
     worker.registry.failure = None
     clock.now += PAUSE_S
     assert worker.rounds() == [False, True]
-    assert worker.lookups.trouble is None
+    assert worker.trouble() is None
     assert worker.decode(OLD_VALUE)
 
 
@@ -181,7 +184,7 @@ def test_a_pair_is_asked_for_with_its_schemas() -> None:
     answers = answers_to(Unresolved(pairs=[(1, 2**31 - 1), (1, 5)]), registry)
     assert answers.pairs == {(1, 2**31 - 1): 100}
     assert registry.matches == [match_schema(OLD, NEW)]
-    assert answers.schemas == {1: OLD, 2**31 - 1: NEW, 5: "schema 5 is nowhere"}
+    assert answers.schemas == {1: OLD, 2**31 - 1: NEW, 5: Absent("schema 5 is nowhere")}
 
 
 def test_a_command_is_answered_at_once(clock: Clock) -> None:

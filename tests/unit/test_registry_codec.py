@@ -10,7 +10,7 @@ from schemas.codec import UnknownSchema, Unresolved
 from schemas.fields import Fields, TimeUnits
 from schemas.match_schema import inlined, match_schema
 from schemas.records import Fault, Kind, Reason, Side
-from schemas.registry_codec import ABSENT_MAX, Answers, RegistryCodec
+from schemas.registry_codec import ABSENT_MAX, Absent, Answers, RegistryCodec
 from schemas.varint import Malformed
 
 POINT = Fields("id", "ts", "ts", "ts", "kind", kind_may_miss=True)
@@ -31,6 +31,7 @@ def value_of(schema_id: int, schema: Any, record: dict[str, Any]) -> bytes:
     return b"\0" + schema_id.to_bytes(4, "big") + body.getvalue()
 
 
+NOWHERE = Absent("written with schema 1, which is nowhere")
 OLD_VALUE = value_of(1, OLD, {"id": "a", "ts": 5})
 NEW_VALUE = value_of(2**31 - 1, NEW, {"more": "x", "ts": 6, "id": "b"})
 
@@ -76,7 +77,7 @@ def test_other_bytes_are_undecodable(value: bytes, detail: str) -> None:
 
 
 def test_a_schema_that_nobody_has_registered_is_undecodable_for_a_while() -> None:
-    codec = codec_of({1: "written with schema 1, which is nowhere"})
+    codec = codec_of({1: NOWHERE})
     assert decoded(codec, OLD_VALUE, None) == [
         Fault(Reason.UNDECODABLE, "written with schema 1, which is nowhere"),
         Fault(Reason.NULL_VALUE, "a record without a value names no row"),
@@ -86,14 +87,14 @@ def test_a_schema_that_nobody_has_registered_is_undecodable_for_a_while() -> Non
         decoded(codec, OLD_VALUE)
     codec.learn(Answers(schemas={1: OLD}))
     assert decoded(codec, OLD_VALUE)[0][2] == "a"
-    codec.learn(Answers(schemas={1: "no longer there"}))
+    codec.learn(Answers(schemas={1: NOWHERE}))
     assert decoded(codec, OLD_VALUE)[0][2] == "a"
 
 
 def test_nonsense_takes_no_memory_for_ever() -> None:
-    codec = codec_of(dict.fromkeys(range(ABSENT_MAX), "nowhere"))
+    codec = codec_of(dict.fromkeys(range(ABSENT_MAX), NOWHERE))
     assert len(codec._absent) == ABSENT_MAX
-    codec.learn(Answers(schemas={ABSENT_MAX: "nowhere"}))
+    codec.learn(Answers(schemas={ABSENT_MAX: NOWHERE}))
     assert len(codec._absent) == 1
 
 
@@ -158,7 +159,7 @@ def test_a_match_has_the_schema_of_its_pair() -> None:
 
 
 def test_rows_of_a_lost_schema_or_another_format_are_told() -> None:
-    codec = codec_of({1: "written with schema 1, which is nowhere", 2**31 - 1: NEW})
+    codec = codec_of({1: NOWHERE, 2**31 - 1: NEW})
     with pytest.raises(UnknownSchema, match="stored rows are written with schema 1"):
         codec.match_value(1, 2, OLD_VALUE, NEW_VALUE)
     with pytest.raises(UnknownSchema, match="stored rows were written in another format"):
