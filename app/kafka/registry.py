@@ -8,6 +8,7 @@ hidden behind something else is Retry, and a person's business is UsageError.
 from __future__ import annotations
 
 import json
+import weakref
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
@@ -64,6 +65,8 @@ class Registry:
                 whole = one.strip().rstrip("/")
                 text = text.replace(whole, _one_without_login(whole))
             raise UsageError(f"{config.path}: schema.registry: {text}") from None
+        # Whoever drops it closes its connections: a command has codecs here and there.
+        weakref.finalize(self, self._client.close)
         self._answered = False
 
     def schema(self, schema_id: int) -> Json:
