@@ -81,7 +81,7 @@ def answers_to(asked: Unresolved, schemas: Schemas) -> Answers:
         alone={
             (side, schema_id): output_of(side, found[schema_id])
             for side, schema_id in sorted(asked.alone)
-            if not isinstance(found[schema_id], str)
+            if not isinstance(found[schema_id], Absent)
         },
         newest={side: schemas.newest(side) for side in sorted(asked.newest)},
         writers={side: schemas.writer(side) for side in sorted(asked.writers)},

@@ -12,7 +12,7 @@ from app.errors import Retry, Unreachable, UsageError
 from app.lookups import ABSENT_FOR_S, PAUSE_S, WAIT_S, Answered, Lookups, answers_to
 from schemas.codec import Unresolved
 from schemas.match_schema import match_schema
-from schemas.records import Side
+from schemas.records import JoinType, Side
 from schemas.registry_codec import Absent, RegistryCodec
 from tests.unit.test_registry_codec import NEW, NEW_VALUE, OLD, OLD_VALUE, POINT
 
@@ -26,6 +26,7 @@ class Registry:
     """Has two schemas; `failure` is raised instead of an answer."""
 
     address = "somewhere"
+    join = JoinType.INNER
 
     def __init__(self) -> None:
         self.schemas = {1: OLD, 2**31 - 1: NEW}
@@ -185,6 +186,18 @@ def test_a_pair_is_asked_for_with_its_schemas() -> None:
     assert answers.pairs == {(1, 2**31 - 1): 100}
     assert registry.matches == [match_schema(OLD, NEW)]
     assert answers.schemas == {1: OLD, 2**31 - 1: NEW, 5: Absent("schema 5 is nowhere")}
+
+
+def test_a_row_without_a_match_is_asked_for_with_the_other_sides_newest_schema() -> None:
+    registry = Registry()
+    registry.join = JoinType.LEFT
+    alone = [(Side.LEFT, 1), (Side.RIGHT, 1), (Side.LEFT, 5)]
+    answers = answers_to(Unresolved(alone=alone), registry)
+    assert answers.alone == {(Side.LEFT, 1): 100, (Side.RIGHT, 1): 100}
+    assert registry.matches == [
+        match_schema(OLD, NEW, JoinType.LEFT),
+        match_schema(OLD, OLD, JoinType.LEFT),
+    ]
 
 
 def test_a_command_is_answered_at_once(clock: Clock) -> None:
