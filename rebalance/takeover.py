@@ -169,15 +169,9 @@ class Takeovers:
         """Fold what the changelog has for us now into the stores, for a bounded time."""
         if not self._reading:
             return
-        if not self._backlog:
-            replayed = self.reader.read(READ_RECORDS_MAX)
-            self._backlog.extend(replayed.items)
-            for number in replayed.below_start:
-                if number in self._reading:
-                    self._damaged(self.lanes[number], "the changelog begins past its position")
         began = time.monotonic()
         until = began + max(REPLAY_STEP_MS / 1000, (began - self._replayed_at) * REPLAY_SHARE)
-        while self._backlog and time.monotonic() < until:
+        while (self._backlog or self._read()) and time.monotonic() < until:
             number, offset, value = self._backlog.popleft()
             lane = self.lanes[number]
             try:
@@ -185,6 +179,15 @@ class Takeovers:
             except StoreDamaged as damaged:
                 self._damaged(lane, str(damaged))
         self._replayed_at = time.monotonic()
+
+    def _read(self) -> bool:
+        """Take what the reader has fetched; returns whether it was anything."""
+        replayed = self.reader.read(READ_RECORDS_MAX)
+        self._backlog.extend(replayed.items)
+        for number in replayed.below_start:
+            if number in self._reading:
+                self._damaged(self.lanes[number], "the changelog begins past its position")
+        return bool(self._backlog)
 
     def _fold(self, lane: Lane, offset: int, value: bytes | None) -> None:
         assert lane.replay is not None, f"lane {lane.number} is read without a replay"

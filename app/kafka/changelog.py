@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from app.errors import Retry
-from app.kafka.clients import with_defaults
+from app.kafka.clients import look_up, with_defaults
 from app.kafka.failures import of_consumer
 from app.kafka.transactions import HEADER_KIND, HEADER_WRITER
 from rebalance.fence import Stamp
@@ -48,6 +48,7 @@ class RestoreReader:
         self._consumer = Consumer(
             with_defaults(_properties(config, f"{client_id}-restore", "read_committed"))
         )
+        look_up(self._consumer, self._topic)
         self._lanes: set[int] = set()
 
     def assign(self, lane: int, offset: int) -> None:
@@ -95,6 +96,7 @@ def read_tail(config: Config, client_id: str, lane: int, start: int, end: int) -
     stamps: list[Stamp] = []
     deadline = time.monotonic() + _TAIL_TIMEOUT_S
     try:
+        look_up(consumer, config.changelog_topic)
         consumer.assign([TopicPartition(config.changelog_topic, lane, start)])
         while time.monotonic() < deadline:
             for message in consumer.consume(_TAIL_BATCH, 0.05):

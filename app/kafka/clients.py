@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
+from confluent_kafka import KafkaException
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from confluent_kafka import KafkaError
+    from confluent_kafka import Consumer, KafkaError
 
     from app.properties import Property
 
 COMPLAIN_EVERY_S: Final = 10.0
+LOOK_UP_TIMEOUT_S: Final = 1.0
 _QUIET: Final = 2
 """Below librdkafka's level of lost connections: they are told once, in a line of our own."""
 
@@ -42,3 +45,14 @@ def report(error: KafkaError) -> None:
     if now - _complained.get(error.code(), -COMPLAIN_EVERY_S) >= COMPLAIN_EVERY_S:
         _complained[error.code()] = now
         _log.warning("kafka", error=error.str())
+
+
+def look_up(consumer: Consumer, topic: str) -> None:
+    """Let a consumer outside of any group know a topic before it is assigned some of it.
+
+    An assignment does not make librdkafka ask who leads the partitions: a timer of one second does
+    (`rd_kafka_topic_scan_all`), so that the first records would come that much later. Where no
+    broker answers in time, they do.
+    """
+    with suppress(KafkaException):
+        consumer.list_topics(topic, LOOK_UP_TIMEOUT_S)

@@ -15,7 +15,7 @@ import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
 from app.errors import Renew, UsageError
-from app.kafka.clients import report, with_defaults
+from app.kafka.clients import look_up, report, with_defaults
 from app.kafka.failures import of_consumer
 from app.kafka.membership import read_membership
 from rebalance.lanes import START_OVER
@@ -132,6 +132,7 @@ class Inputs:
                 {**with_defaults(properties), "client.id": f"{client_id}-right", "error_cb": report}
             ),
         )
+        look_up(self._consumers[Side.RIGHT], self._topics[Side.RIGHT])
         self.unreachable = False
         """Whether every connection was lost, and nobody has seen a broker answer since."""
         self._failure: BaseException | None = None

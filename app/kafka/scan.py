@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from app.errors import Crash
-from app.kafka.clients import with_defaults
+from app.kafka.clients import look_up, with_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -67,6 +67,7 @@ class Scanner:
         """
         if start >= end:
             return
+        look_up(self._consumer, topic)
         self._consumer.assign([TopicPartition(topic, partition, start)])
         progressed = time.monotonic()
         reached = start
@@ -90,6 +91,7 @@ class Scanner:
 
     def follow(self, topic: str, starts: Mapping[int, int]) -> Iterator[list[Read]]:
         """Committed records from these offsets on, by partition, for ever; batches may be empty."""
+        look_up(self._consumer, topic)
         self._consumer.assign([TopicPartition(topic, lane, at) for lane, at in starts.items()])
         while True:
             messages = self._consumer.consume(BATCH, _WAIT_SECONDS)

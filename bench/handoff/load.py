@@ -82,7 +82,7 @@ def main() -> None:
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
-            "linger.ms": 0,
+            "linger.ms": 5,
             "enable.idempotence": True,
             "queue.buffering.max.messages": 2 * QUEUED_MAX,
             "queue.buffering.max.kbytes": 1_048_576,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
+from app.kafka.clients import look_up, with_defaults
 from state.checkpoint import decode_turn
 from tests.kafka.avro import encode, instant
 from tests.kafka.reading import QUIET, live
@@ -27,6 +29,10 @@ SLOW: Final = (
     '"queued.min.messages" = 1\n"fetch.message.max.bytes" = 400\n"fetch.queue.backoff.ms" = 100\n'
 )
 WITHIN_S: Final = 60
+CONNECTED_S: Final = 0.7
+"""A client that has just connected asks for all there is to ask."""
+FIRST_RECORD_S: Final = 0.3
+"""Ten times what it takes; the client's timer of a second would make it a half in the middle."""
 
 
 class Rows:
@@ -84,6 +90,26 @@ def with_history(kafka: Harness) -> tuple[Rows, Path]:
     assert first.terminate() == 0
     kafka.quick_session = False
     return rows, kafka.write_config(name="slow.toml", text=SLOW)
+
+
+def test_an_assignment_brings_its_first_record_at_once(kafka: Harness) -> None:
+    kafka.create_topics(1)
+    kafka.send(kafka.job.left, b"key", encode(instant("l1", 1)), 0)
+    kafka.flush()
+    properties = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "nobody"}
+    consumers = [Consumer(with_defaults(properties)) for _ in range(5)]
+    for consumer in consumers:
+        look_up(consumer, kafka.job.left)
+    time.sleep(CONNECTED_S)
+    took = []
+    for consumer in consumers:
+        began = time.monotonic()
+        consumer.assign([TopicPartition(kafka.job.left, 0, 0)])
+        (record,) = consumer.consume(1, 5)
+        took.append(time.monotonic() - began)
+        assert record.key() == b"key"
+        consumer.close()
+    assert median(took) < FIRST_RECORD_S
 
 
 def test_a_long_restore_holds_up_no_other_lane(kafka: Harness) -> None:
