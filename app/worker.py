@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import Executor, wait
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -48,6 +49,8 @@ from schemas.records import Side
 from state.disk import StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from app.config import Config
     from app.kafka.authority import Authority
     from app.lookups import Schemas
@@ -273,8 +276,8 @@ class Worker:
         if not self.inputs.member():
             raise NotAnswered("this worker is between two memberships of its group")
         positions = {number: self.running[number].positions for number in lanes}
-        writes = [LaneWrite(number, "proof", (), found) for number, found in positions.items()]
-        self.transactions.write(writes, self.inputs.metadata)
+        writes = [LaneWrite(number, found) for number, found in positions.items()]
+        self.transactions.write("proof", writes, self.inputs.metadata)
 
     def _claiming(self, lane: Lane) -> Checkpoint:
         assert lane.bound is not None, f"lane {lane.number} is claimed without a bound"
@@ -284,17 +287,13 @@ class Worker:
     def _turn(self) -> bool:
         """Join what may be joined now, in one transaction over all running lanes."""
         started = time.monotonic()
-        moment = self._moment()
-        plans = [
-            plan
-            for running in self.running.values()
-            if not running.waits and (plan := self._plan(running, moment))
-        ]
-        if not plans:
+        plans: list[Plan] = []
+        joining = self._joining(plans)
+        if next(joining, None) is None:
             return False
         joined = time.monotonic()
         try:
-            written = self._commit(plans)
+            written = self._commit(plans, joining)
         except Renew:
             self.pace.failed()
             for plan in plans:
@@ -312,6 +311,21 @@ class Worker:
         self.pace.took(ended - started)
         return True
 
+    def _joining(self, plans: list[Plan]) -> Iterator[Plan]:
+        """Join lane after lane; what has something to commit is added to `plans`."""
+        moment = Moment(
+            now=self._now(),
+            owner=self.identity.worker,
+            address=self.identity.address,
+            writer=self.transactions.writer,
+            limit=self.pace.limit,
+            max_skew=self.config.max_skew,
+        )
+        for running in self.running.values():
+            if not running.waits and (plan := self._plan(running, moment)):
+                plans.append(plan)
+                yield plan
+
     def _plan(self, running: Running, moment: Moment) -> Plan | None:
         """The lane's part of the turn; None where it has none, or has to wait for a schema."""
         try:
@@ -324,29 +338,21 @@ class Worker:
     def _now(self) -> int | None:
         return self.config.now_in_unit(time.time() * 1000)
 
-    def _moment(self) -> Moment:
-        return Moment(
-            now=self._now(),
-            owner=self.identity.worker,
-            address=self.identity.address,
-            writer=self.transactions.writer,
-            limit=self.pace.limit,
-            max_skew=self.config.max_skew,
-        )
-
-    def _commit(self, plans: list[Plan]) -> dict[int, Written]:
+    def _commit(self, plans: list[Plan], joining: Iterable[Plan] = ()) -> dict[int, Written]:
         """One transaction, then one store write a lane; the only way anything is written.
 
-        Raises Renew (only the changelog knows what counts), Crash, StoreError.
+        `joining` adds to `plans` what is joined meanwhile, see `Transactions.write`. Raises
+        Renew (only the changelog knows what counts), Crash, StoreError.
         """
         now_ms = int(time.time() * 1000)
-        writes = [lane_write(plan, self.config, self.limits, now_ms) for plan in plans]
-        written = self.transactions.write(writes, self.inputs.metadata)
+        kind, planned = plans[0].kind, chain(tuple(plans), joining)
+        writes = (lane_write(plan, self.config, self.limits, now_ms) for plan in planned)
+        written = self.transactions.write(kind, writes, self.inputs.metadata)
         for plan in plans:
             # If this fails the process ends: the changelog has the turn.
             store = self.lanes[plan.lane].opened
             store.apply(plan.rows, plan.buckets, plan.checkpoint, written[plan.lane].position)
-        self.reached(f"{plans[0].kind}.stored")
+        self.reached(f"{kind}.stored")
         return written
 
     def _start_over(self, why: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from app.join import JoinSettings
@@ -42,8 +43,7 @@ def lane_write(plan: Plan, config: Config, limits: Limits, now_ms: int) -> LaneW
     bytes_max = limits.changelog - RECORD_SPARE_BYTES
     return LaneWrite(
         lane=plan.lane,
-        kind=plan.kind,
-        changelog=encode_turn(checkpoint, plan.rows, plan.buckets, bytes_max),
+        changelog=partial(encode_turn, checkpoint, plan.rows, plan.buckets, bytes_max),
         positions=(checkpoint.left_position, checkpoint.right_position),
         matches=timestamped(effects.matches, config.ticks_per_ms, now_ms)
         if effects is not None

@@ -29,7 +29,7 @@ from app.steps import Reached, nobody
 from schemas.records import NO_OFFSET, Side
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from app.config import Config
     from schemas.records import Rejected
@@ -83,11 +83,9 @@ class LaneWrite:
     """What one lane puts into a transaction."""
 
     lane: int
-    kind: str
-    """turn, claim or release, readable in the record's headers without decoding it; or proof,
-    which writes no record: its offsets alone show whether the group still counts us in."""
-    changelog: Sequence[bytes]
     positions: tuple[int, int]
+    changelog: Callable[[], Sequence[bytes]] = tuple
+    """Makes the records; asked for them while the outputs are on their way."""
     matches: Sequence[tuple[bytes, bytes | None, int]] = ()
     """(match id, value or None, Kafka timestamp in ms)."""
     rejects: Sequence[Rejected] = ()
@@ -175,11 +173,17 @@ class Transactions:
         return self._producer is not None
 
     def write(
-        self, writes: Sequence[LaneWrite], metadata: Callable[[], bytes]
+        self, kind: str, writes: Iterable[LaneWrite], metadata: Callable[[], bytes]
     ) -> dict[int, Written]:
         """One whole transaction; returns where each lane's changelog records are.
 
-        Raises Renew where it failed, whatever became of it, Crash where Kafka refuses for good.
+        `kind` is turn, claim or release, readable in a record's headers without decoding it; or
+        proof, which writes no record: its offsets alone show whether the group still counts us in.
+        `writes` may be made one by one: what a lane puts out is on its way to the broker while the
+        next lane's is made.
+
+        Raises Renew where it failed, whatever became of it, Crash where Kafka refuses for good,
+        and what the making of `writes` raises: then the transaction stays open.
         """
         producer = self._producer
         assert producer is not None, "no live producer"
@@ -187,13 +191,17 @@ class Transactions:
             producer.begin_transaction()
         except KafkaException as error:
             raise Renew(str(error)) from error
-        kind = writes[0].kind
         self._reached(f"{kind}.begun")
         try:
-            self._outputs(producer, writes)
-            written = self._changelog(producer, writes)
+            lanes, outputs = self._outputs(producer, writes)
+            self._reached(f"{kind}.produced")
+            records = {write.lane: write.changelog() for write in lanes}
+            if outputs:
+                _flush(producer)
+            self._reached(f"{kind}.flushed")
+            written = self._changelog(producer, kind, records)
             self._reached(f"{kind}.logged")
-            offsets = [offset for write in writes for offset in self._offsets(write)]
+            offsets = [offset for write in lanes for offset in self._offsets(write)]
             member = self._membership(producer, metadata)
             producer.send_offsets_to_transaction(offsets, member, CALL_TIMEOUT_S)
             self._reached(f"{kind}.offsets")
@@ -229,42 +237,38 @@ class Transactions:
             producer.abort_transaction(CALL_TIMEOUT_S)
             self._aborted = True
 
-    def _outputs(self, producer: Producer, writes: Sequence[LaneWrite]) -> None:
-        """Matches and rejects; when it returns the broker has them."""
-        outputs = False
+    def _outputs(
+        self, producer: Producer, writes: Iterable[LaneWrite]
+    ) -> tuple[list[LaneWrite], bool]:
+        """Hand matches and rejects to the client; returns what was written, and if it was any."""
+        lanes, outputs = [], False
         for write in writes:
-            if write.matches:
-                self._matches(producer, write.matches)
-                outputs = True
+            lanes.append(write)
+            self._matches(producer, write.matches)
             for reject in write.rejects:
                 self._reject(producer, write.lane, reject)
-                outputs = True
-        self._reached(f"{writes[0].kind}.produced")
-        if outputs:
-            _flush(producer)
-        self._reached(f"{writes[0].kind}.flushed")
+            outputs = outputs or bool(write.matches or write.rejects)
+        return lanes, outputs
 
-    def _changelog(self, producer: Producer, writes: Sequence[LaneWrite]) -> dict[int, Written]:
+    def _changelog(
+        self, producer: Producer, kind: str, records: Mapping[int, Sequence[bytes]]
+    ) -> dict[int, Written]:
         """The changelog records of every lane; when it returns the broker has them."""
-        delivered: dict[int, list[int]] = {}
-        for write in writes:
-            offsets = delivered[write.lane] = []
-            headers: Headers = [
-                (HEADER_WRITER, self.writer.encode()),
-                (HEADER_KIND, write.kind.encode()),
-            ]
-            for value in write.changelog:
+        headers: Headers = [(HEADER_WRITER, self.writer.encode()), (HEADER_KIND, kind.encode())]
+        delivered: dict[int, list[int]] = {lane: [] for lane in records}
+        for lane, values in records.items():
+            for value in values:
                 producer.produce(
                     self._topics.changelog,
                     value,
-                    partition=write.lane,
+                    partition=lane,
                     headers=headers,
-                    on_delivery=_collect(offsets),
+                    on_delivery=_collect(delivered[lane]),
                 )
         _flush(producer)
-        for write in writes:
-            if len(delivered[write.lane]) != len(write.changelog):
-                raise Renew(f"changelog records of lane {write.lane} were not delivered")
+        for lane, values in records.items():
+            if len(delivered[lane]) != len(values):
+                raise Renew(f"changelog records of lane {lane} were not delivered")
         return {
             lane: Written(offsets[0], offsets[-1] + 1)
             for lane, offsets in delivered.items()

@@ -130,8 +130,10 @@ def mutated(function: Callable[..., Any], edits: list[Edit]) -> Any:
 NEW_NAME: Final = 'f"{self._name}-{uuid.uuid4()}"'
 STORED: Final = "    stored = authority.stored(survey.lane)\n"
 BOUND: Final = "    changelog = authority.changelog(survey.lane)\n"
-OUTPUTS: Final = "        self._outputs(producer, writes)\n"
-CHANGELOG: Final = "        written = self._changelog(producer, writes)\n"
+OUTPUTS: Final = "        lanes, outputs = self._outputs(producer, writes)\n"
+RECORDS: Final = "        records = {write.lane: write.changelog() for write in lanes}\n"
+FLUSH: Final = "        if outputs:\n            _flush(producer)\n"
+CHANGELOG: Final = "        written = self._changelog(producer, kind, records)\n"
 OFFSETS: Final = '        self._reached(f"{kind}.offsets")\n'
 
 READ_AGAIN: Final = """\
@@ -186,12 +188,19 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "changelog is written before the outputs",
-        (Edit(Transactions.write, OUTPUTS + CHANGELOG, CHANGELOG + OUTPUTS),),
+        (
+            Edit(Transactions.write, CHANGELOG, ""),
+            Edit(
+                Transactions.write,
+                OUTPUTS,
+                "        lanes = writes = list(writes)\n" + RECORDS + CHANGELOG + OUTPUTS,
+            ),
+        ),
         options=LATE_ENDS,
     ),
     Mutation(
         "outputs are not flushed before the changelog",
-        (Edit(Transactions._outputs, "    if outputs:\n        _flush(producer)\n", ""),),
+        (Edit(Transactions.write, FLUSH, ""),),
         options=LATE_AND_SLOW,
     ),
     Mutation(
