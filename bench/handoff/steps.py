@@ -69,7 +69,7 @@ def breakdown(logs: Iterable[Path]) -> str:
 def renewals(logs: Iterable[Path]) -> list[tuple[datetime, str]]:
     """When and why a producer was thrown away."""
     return [
-        (at, line["why"]) for log in logs for at, line in _lines(log) if line["event"] == RENEWED
+        (at, line["reason"]) for log in logs for at, line in _lines(log) if line["event"] == RENEWED
     ]
 
 
