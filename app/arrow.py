@@ -26,6 +26,13 @@ _PRIMITIVES: Mapping[str, Any] = {
 }
 
 
+def table_of(columns: Mapping[str, tuple[str, Sequence[Any]]]) -> Any:  # noqa: ANN401 (untyped)
+    """A table in memory: column name -> Avro primitive and values, None for nothing."""
+    # A batch of large values has more bytes than 32 bits can count.
+    types = {**_PRIMITIVES, "bytes": pa.large_binary()}
+    return pa.table({name: pa.array(values, types[of]) for name, (of, values) in columns.items()})
+
+
 class NoColumn(Exception):
     """An Avro type whose values no Arrow type holds: a union of several, or one of itself."""
 

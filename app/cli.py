@@ -17,13 +17,14 @@ import os
 import sys
 import traceback
 from enum import StrEnum
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 (typer reads annotations)
 from typing import Annotated, Final
 
 import typer
 
-from app.config import Config, load_config
+from app import cli_data
 from app.errors import EXIT_CRASH, EXIT_DONE, EXIT_USAGE, Crash, SpanjoinError, UsageError
+from app.options import ConfigOption, DataFormat, Format, SideName, checked_config
 from app.secrets import hide
 from schemas.records import Side
 
@@ -40,37 +41,8 @@ app = typer.Typer(
 )
 state = typer.Typer(no_args_is_help=True, help="Look after the local state.")
 app.add_typer(state, name="state")
-
-ConfigOption = Annotated[
-    Path,
-    typer.Option(
-        "-c", "--config", help="The job's configuration (TOML).", envvar="SPANJOIN_CONFIG"
-    ),
-]
-
-
-class SideName(StrEnum):
-    """A side as it is written on the command line."""
-
-    LEFT = "left"
-    RIGHT = "right"
-
-
-class Format(StrEnum):
-    """How results are written."""
-
-    TABLE = "table"
-    JSONL = "jsonl"
-    CSV = "csv"
-    PARQUET = "parquet"
-
-
-class DataFormat(StrEnum):
-    """How data to be loaded is read."""
-
-    CSV = "csv"
-    JSONL = "jsonl"
-    PARQUET = "parquet"
+for command in cli_data.COMMANDS:
+    app.command()(command)
 
 
 class SchemaOf(StrEnum):
@@ -114,7 +86,7 @@ def run(
     ] = False,
 ) -> int:
     """Run one worker, or several, until SIGTERM or SIGINT."""
-    job = _checked(config)
+    job = checked_config(config)
     if workers is None:
         from app.run import run_worker
 
@@ -136,7 +108,7 @@ def topics(
     from app.kafka.cluster import Cluster
     from app.topics import create_topics, describe
 
-    job = _checked(config)
+    job = checked_config(config)
     done = create_topics(Cluster(job), job, partitions, create_inputs=True)
     if done.problems:
         raise UsageError("; ".join(done.problems))
@@ -152,7 +124,7 @@ def validate(config: ConfigOption) -> int:
     """Check the configuration alone, without the cluster."""
     from app.formats import make_codec
 
-    job = _checked(config)
+    job = checked_config(config)
     make_codec(job)
     unit = "" if job.unit == "none" else f" {job.unit}"
     typer.echo(
@@ -170,7 +142,7 @@ def schema(
     """Print the schema of the matches, or of a side: Avro's, or for JSON a JSON Schema."""
     from app.formats import make_codec
 
-    codec = make_codec(_checked(config))
+    codec = make_codec(checked_config(config))
     if of is SchemaOf.MATCH:
         printed: object = codec.match_schema()
     else:
@@ -192,7 +164,7 @@ def load(
     """Write CSV, JSON lines or Parquet into a side, one record for each row."""
     from app.loading import load_file
 
-    job = _checked(config)
+    job = checked_config(config)
     typer.echo(load_file(job, Side[side.name], data, key, format_))
     return EXIT_DONE
 
@@ -212,7 +184,7 @@ def read(
     """Show the results: committed only, one row for each match that is live."""
     from app.reading import Request, read_matches
 
-    job = _checked(config)
+    job = checked_config(config)
     read_matches(job, Request(str(format_), follow, limit, output))
     return EXIT_DONE
 
@@ -225,7 +197,7 @@ def status(
     """Show each lane: owner, epoch, phase, watermarks, positions, lag, rows, bytes."""
     from app.status import job_status, show
 
-    job = _checked(config)
+    job = checked_config(config)
     found = job_status(job)
     if as_json:
         typer.echo(json.dumps(found))
@@ -244,7 +216,7 @@ def reset(
     """Start over: state, positions, rejects and results go, and the next run reads it all again."""
     from app.reset import reset as steps
 
-    job = _checked(config)
+    job = checked_config(config)
     for line in steps(job, dry_run=dry_run):
         typer.echo(line)
     return EXIT_DONE
@@ -273,7 +245,7 @@ def query(
     """Ask the worker that owns a key's lane for its rows and live matches."""
     from app.query import Query, ask, parse_key, show
 
-    job = _checked(config)
+    job = checked_config(config)
     asked = Query(parse_key(key, as_hex=key_hex), linearizable, lane)
     answer = ask(job, asked)
     if as_json:
@@ -291,7 +263,7 @@ def verify(
     """Compare a stopped worker's stores with their directories and with the changelog."""
     from app.verify import verify as verdicts
 
-    job = _checked(config)
+    job = checked_config(config)
     wrong: list[int] = []
     for verdict in verdicts(job, lane):
         for line in verdict.differences or [verdict.line]:
@@ -313,17 +285,6 @@ def demo() -> int:
     from app.demo import run_demo
 
     return run_demo()
-
-
-def _checked(path: Path) -> Config:
-    """The configuration, also judged by the Kafka client."""
-    from app import log
-    from app.kafka.check import check_properties
-
-    config = load_config(path)
-    log.configure(config.log)
-    check_properties(config)
-    return config
 
 
 def run_command(arguments: list[str]) -> int:

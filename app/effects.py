@@ -198,7 +198,8 @@ def emitted(
     """The matches and tombstones of these pairs in their order, and the matches too large.
 
     A tombstone of a match that was too large is emitted like any other: it is harmless, and
-    nothing stored says that the match was not written.
+    nothing stored says that the match was not written. If its id alone is too large, the match
+    cannot have been written, and the tombstone could not be.
     """
     matches: list[Match] = []
     rejects: list[Rejected] = []
@@ -209,7 +210,8 @@ def emitted(
         name = match_id(left_id, right_id)
         ts = left_ts if left_ts > right_ts else right_ts  # noqa: FURB136 - a call costs more
         if record is None:
-            matches.append((name, None, ts))
+            if len(name) <= room:
+                matches.append((name, None, ts))
             continue
         start = left_start if left_start > right_start else right_start  # noqa: FURB136
         end = left_end if left_end < right_end else right_end  # noqa: FURB136

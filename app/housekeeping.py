@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from app.errors import Retry, UsageError
+from app.errors import Fenced, Retry, UsageError
 from app.figures import Clock, lane_figures, lane_status
 from app.process import truncation_point
 from rebalance.lanes import START_OVER
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from app.kafka.authority import Seen
+    from app.kafka.transactions import Limits
     from app.worker import Worker
     from rebalance.lanes import Lane
 
@@ -49,7 +50,7 @@ class Housekeeping:
     away: str | None = None
     """Why the broker counts as away; None while it answers."""
     _due: dict[str, float] = field(default_factory=dict)
-    _watching: Future[Seen] | None = None
+    _watching: Future[tuple[Seen, Limits]] | None = None
     _truncated: dict[int, int] = field(default_factory=dict)
     _missing: set[str] = field(default_factory=set)
 
@@ -57,6 +58,7 @@ class Housekeeping:
         """Do what is due. Raises UsageError where the topics were changed under the job."""
         if self._is_due("figures", FIGURES_EVERY_S):
             self._figures()
+            self.worker.rejects.step(time.monotonic())
         if self._is_due("watch", WATCH_EVERY_S):
             self._watch()
         if self._is_due("truncate", TRUNCATE_EVERY_S):
@@ -123,13 +125,16 @@ class Housekeeping:
     def _watch(self) -> None:
         """Compare the topics with what they were when the worker started."""
         if self._watching is None:
-            self._watching = self.worker.threads.submit(self.worker.authority.seen)
+            authority = self.worker.authority
+            self._watching = self.worker.threads.submit(
+                lambda: (authority.seen(), authority.limits_now())
+            )
             return
         if not self._watching.done():
             return
         watching, self._watching = self._watching, None
         try:
-            seen = watching.result()
+            seen, limits = watching.result()
         except Retry as retry:
             self.away = str(retry)
             _log.warning("the broker does not answer", reason=self.away)
@@ -137,6 +142,7 @@ class Housekeeping:
         self.away = None
         self.worker.inputs.unreachable = False
         self._check_topics(seen)
+        self._check_limits(limits)
 
     def _check_topics(self, seen: Seen) -> None:
         layout = self.worker.layout
@@ -164,4 +170,17 @@ class Housekeeping:
                     f"topic {topic} went from {self.lane_count} to {partitions} partitions under "
                     f"the running job: keys moved to other lanes; undo it by recreating the topic, "
                     f"or {START_OVER}"
+                )
+
+    def _check_limits(self, limits: Limits) -> None:
+        """Start again where a topic takes less than it did: a transaction would fail for ever.
+
+        What is too large for its topic is rejected before, by the limits that were found at the
+        start.
+        """
+        for topic, now, before in zip(limits._fields, limits, self.worker.limits, strict=True):
+            if now < before:
+                raise Fenced(
+                    f"the {topic} topic takes {now} bytes a record, and took {before} when this "
+                    f"worker started: it asks anew when it is started again"
                 )

@@ -54,7 +54,7 @@ def load_file(config: Config, side: Side, path: Path, key: str, form: str | None
             _load(
                 data,
                 loader,
-                lambda row: _encoded(row, key, conversion, lambda r: codec.encode_event(side, r)),
+                lambda row: encoded(row, key, conversion, lambda r: codec.encode_event(side, r)),
                 advance,
             )
     seconds = time.monotonic() - started
@@ -108,12 +108,13 @@ def _load(
     loader.flush()
 
 
-def _encoded(
+def encoded(
     row: Row,
     key: str,
     conversion: Conversion,
     encode: Callable[[dict[str, object]], bytes],
 ) -> tuple[bytes | None, bytes]:
+    """Key and value of a row. Raises Unfit where it is no record of its side."""
     if key not in row.values:
         known = ", ".join(row.values)
         raise Unfit(f"column {key} is missing: name the join key's with --key (there: {known})")

@@ -29,6 +29,7 @@ _WORKER_WAIT_SECONDS: Final = 10.0
 _INPUTS: Final = ("left topic", "right topic")
 _OUTPUT_TOPIC: Final = "output topic"
 _MAX_BYTES: Final = "max.message.bytes"
+_IN_SYNC: Final = "min.insync.replicas"
 _FOR_EVER: Final[Mapping[str, str]] = {"retention.ms": "-1"}
 _CHANGELOG: Final[Mapping[str, str]] = {
     "cleanup.policy": "delete",
@@ -163,6 +164,13 @@ def _compare(what: str, wanted: NewSpec, found: Topic, made: Plan) -> None:
             f"{topic} has {_counted(found.partitions)}, but the inputs have {wanted.partitions}: "
             "the number must not change under existing state; recreate the inputs as they were, "
             "or start over with `spanjoin reset`"
+        )
+    wanted_copies = int(found.settings.get(_IN_SYNC, 1))
+    if wanted_copies > found.replicas:
+        made.problems.append(
+            f"{topic} has {_IN_SYNC}={wanted_copies}, but only {found.replicas} replicas: nothing "
+            f"can be written to it; lower the one with kafka-configs.sh, or raise the other with "
+            f"kafka-reassign-partitions.sh"
         )
     for setting, value in wanted.settings.items():
         has = found.settings.get(setting, "")

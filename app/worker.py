@@ -38,6 +38,7 @@ from app.process import (
     settle_turn,
 )
 from app.questions import NotAnswered
+from app.reject_log import RejectLog
 from app.steps import Reached, nobody
 from app.suspicion import Suspicion
 from app.writes import join_settings, lane_write
@@ -85,6 +86,7 @@ class Worker:
     accept_bounds: bool = False
     reached: Reached = nobody
     """Told of every step; see `app.steps`."""
+    rejects: RejectLog = field(default_factory=RejectLog)
     lanes: dict[int, Lane] = field(default_factory=dict)
     running: dict[int, Running] = field(default_factory=dict)
     joined: bool = False
@@ -203,9 +205,8 @@ class Worker:
         """Remember; everything else happens in later steps."""
         self.joined = True
         for number in lanes:
-            lane = Lane(number, self.copies.path(number))
+            lane = self.lanes[number] = Lane(number, self.copies.path(number))
             lane.closing = self.copies.take(number)
-            self.lanes[number] = lane
             self.observe(lane, "assigned", reason="the group's new assignment")
 
     def revoked(self, lanes: list[int]) -> None:
@@ -275,8 +276,7 @@ class Worker:
         """
         if not self.inputs.member():
             raise NotAnswered("this worker is between two memberships of its group")
-        positions = {number: self.running[number].positions for number in lanes}
-        writes = [LaneWrite(number, found) for number, found in positions.items()]
+        writes = [LaneWrite(n, self.running[n].positions) for n in lanes]
         self.transactions.write("proof", writes, self.inputs.metadata)
 
     def _claiming(self, lane: Lane) -> Checkpoint:
@@ -305,6 +305,7 @@ class Worker:
             self.intake.flow(running)
             if plan.effects is not None:
                 self.metrics.counted(plan.lane, plan.effects.counts, plan.taken)
+                self.rejects.note(plan.lane, plan.effects.rejects, time.monotonic())
         bound_windows(self.running.values(), self.config.state.cache_memory_bytes)
         ended = time.monotonic()
         self.metrics.turn(ended - started, ended - joined)

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.console import Console
 
 from app.broker import start_broker
+from app.comparison import compare, differences
 from app.config import load_config
-from app.demo import compare, data, show
+from app.demo import data, show
+from app.demo.compare import expect
 from app.demo.follow import LOAD_SQL
 from app.demo.job import Job
 from app.demo.processes import Processes, make_directory
@@ -116,9 +118,9 @@ def _environment(broker: Broker) -> dict[str, str]:
 def _judge(console: Console, job: Job, tables: duckdb.DuckDBPyConnection, seconds: float) -> int:
     assert job.log is not None
     with console.status("DuckDB joins the same data"):
-        expected = compare.expect(tables)
+        expected = expect(tables)
         tables.execute(LOAD_SQL, {"path": str(job.log_path)})
-        comparison = compare.compare(tables)
+        comparison = compare(tables)
     counts = "select (select count(*) from flights where flown), (select count(*) from weather)"
     flown, hours = tables.execute(counts).fetchall()[0]
     console.print(f"DuckDB: {flown:,} flown flights x {hours:,} hours = {expected:,} matches")
@@ -135,8 +137,8 @@ def _judge(console: Console, job: Job, tables: duckdb.DuckDBPyConnection, second
         soft_wrap=True,
     )
     if not comparison.agrees:
-        for line in compare.differences(tables):
-            console.print(line)
+        for fault, match in differences(tables):
+            console.print(f"{fault}: {match}")
         console.print("[bold red]the output is not what SQL says[/]")
         return EXIT_CRASH
     console.print("[bold green]every match exactly once, none missing, none extra[/]")

@@ -14,7 +14,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from app.demo.compare import Comparison
+    from app.comparison import Comparison
 
 BAR_WIDTH: Final = 50
 
@@ -93,7 +93,7 @@ def comparison_view(comparison: Comparison) -> RenderableType:
     table.add_column("matches", justify="right")
     table.add_row("DuckDB's answer", f"{comparison.expected:,}")
     table.add_row("of these live in the topic", f"{comparison.live:,}")
-    for name, count in comparison.faults().items():
+    for name, count in comparison.faults.items():
         style = "bold red" if count else "green"
         table.add_row(name.replace("_", " "), Text(f"{count:,}", style))
     table.add_row("came and went with a cancelled flight", f"{comparison.retracted:,}")

@@ -60,6 +60,8 @@ _STALE_LEADERS: Final = frozenset(
 REQUEST_TIMEOUT_S: Final = 10.0
 FENCE_TIMEOUT_S: Final = 20.0
 _PAUSE_S: Final = 0.02
+_ANY_SIZE: Final = 2**31
+"""More bytes than a record can have."""
 _COMPLAIN_EVERY_S: Final = 10.0
 
 _log: Final = structlog.get_logger()
@@ -180,11 +182,14 @@ class Authority:
 
     def limits(self) -> Limits:
         """Largest record each topic we write to takes, in bytes; the client's own limit counts."""
-        config = self._config
-        topics = (config.output.topic, config.changelog_topic, config.rejects_topic)
-        found = self._asked("topic limits", lambda: self._limits(topics))
-        client = config.producer_properties().get("message.max.bytes")
-        return Limits(*(limit if client is None else min(limit, int(client)) for limit in found))
+        return self._asked("topic limits", self._limits)
+
+    def limits_now(self) -> Limits:
+        """The same, asked once. Raises Retry while the broker does not answer."""
+        try:
+            return self._limits()
+        except KafkaException as error:
+            raise of_request(error) from error
 
     def truncate(self, offsets: Mapping[int, int]) -> None:
         """Delete the changelog below these offsets, by lane; does not wait.
@@ -327,14 +332,17 @@ class Authority:
     def _topic_ids(self) -> dict[str, str]:
         return {name: str(found.topic_id) for name, found in self._describe().items()}
 
-    def _limits(self, topics: tuple[str, ...]) -> list[int]:
+    def _limits(self) -> Limits:
+        config = self._config
+        topics = (config.output.topic, config.changelog_topic, config.rejects_topic)
         resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         futures = self._admin.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_S)
         by_name = {
             resource.name: int(_result(future)["max.message.bytes"].value)
             for resource, future in futures.items()
         }
-        return [by_name[topic] for topic in topics]
+        client = int(config.producer_properties().get("message.max.bytes", _ANY_SIZE))
+        return Limits(*(min(by_name[topic], client) for topic in topics))
 
 
 def _result(future: Future[Any]) -> Any:  # noqa: ANN401 (the vendor's)

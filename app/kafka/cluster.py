@@ -94,6 +94,8 @@ class Topic(NamedTuple):
     settings: Mapping[str, str]
     rights: frozenset[str] | None = None
     """What this client may do with it, in the words of Kafka's ACLs; None if nobody says."""
+    replicas: int = 1
+    """How many copies the partition has that has the fewest."""
 
 
 class NewSpec(NamedTuple):
@@ -171,7 +173,8 @@ class Cluster:
                 str(topic.topic_id),
                 len(topic.partitions),
                 settings[name],
-                _rights(topic.authorized_operations),
+                rights_of(topic.authorized_operations),
+                min(len(partition.replicas) for partition in topic.partitions),
             )
             for name, topic in found.items()
         }
@@ -327,7 +330,8 @@ def _named(asked: object) -> str | None:
     return None if asked is None else str(asked)
 
 
-def _rights(operations: Iterable[Any] | None) -> frozenset[str] | None:
+def rights_of(operations: Iterable[Any] | None) -> frozenset[str] | None:
+    """The vendor's operations in the words of Kafka's ACLs."""
     if operations is None:
         return None
     return frozenset(one.name.title().replace("_", "") for one in operations)

@@ -21,7 +21,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from app.errors import Crash, Fenced, Renew, Response, Retry, SpanjoinError
+from app.errors import Crash, Fenced, Renew, Response, Retry, SpanjoinError, UsageError
 
 _NEEDS_A_PERSON: Final = frozenset(
     {
@@ -45,6 +45,17 @@ _RIGHTS: Final = {
         "the job needs Write on transactional ids that begin with its name and a dash"
     ),
 }
+_WRONG_SETTINGS: Final = {
+    KafkaError.INVALID_SESSION_TIMEOUT: (
+        "session.timeout.ms in [kafka.consumer] is outside what the broker allows "
+        "(group.min.session.timeout.ms, group.max.session.timeout.ms): change it"
+    ),
+    KafkaError.INVALID_TRANSACTION_TIMEOUT: (
+        "transaction.timeout.ms in [kafka.producer] is more than the broker allows "
+        "(transaction.max.timeout.ms): lower it"
+    ),
+}
+"""What the broker says to settings that it will never take."""
 
 
 def error_of(exception: KafkaException) -> KafkaError:
@@ -70,6 +81,8 @@ def in_transaction(exception: KafkaException) -> Response | SpanjoinError:
 
 def of_consumer(error: KafkaError) -> SpanjoinError | None:
     """The answer to an error event of a consumer; None: the client mends it by itself."""
+    if error.code() in _WRONG_SETTINGS:
+        return UsageError(_WRONG_SETTINGS[error.code()])
     if error.code() in _NEEDS_A_PERSON:
         return Crash(refusal(error))
     if error.fatal():
@@ -80,6 +93,8 @@ def of_consumer(error: KafkaError) -> SpanjoinError | None:
 def of_request(exception: KafkaException) -> Response | SpanjoinError:
     """The answer to a failed question to the broker: most pass by themselves."""
     error = error_of(exception)
+    if error.code() in _WRONG_SETTINGS:
+        return UsageError(_WRONG_SETTINGS[error.code()])
     if error.code() in _NEEDS_A_PERSON:
         return Crash(refusal(error))
     return Retry(error.str())

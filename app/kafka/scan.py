@@ -7,7 +7,7 @@ because nothing came for a while: what is missing would look like what is not th
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
@@ -15,9 +15,11 @@ from app.errors import Crash
 from app.kafka.clients import look_up, with_defaults
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from app.config import Config
+
+T = TypeVar("T")
 
 BATCH: Final = 5_000
 STALLED_SECONDS: Final = 60.0
@@ -32,6 +34,10 @@ _FIXED: Final[Mapping[str, str | int | bool]] = {
 }
 
 
+Span = tuple[int, int]
+"""The first offset that is wanted, and the first that is not."""
+
+
 class Read(NamedTuple):
     """A committed record."""
 
@@ -40,6 +46,17 @@ class Read(NamedTuple):
     key: bytes | None
     value: bytes | None
     timestamp_ms: int = 0
+
+
+class Whole(NamedTuple):
+    """A committed record with all that is there to know of it."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+    headers: list[tuple[str, str | bytes | None]]
 
 
 class Scanner:
@@ -65,24 +82,48 @@ class Scanner:
         Where a transaction is still open below `end`, waits until it is decided. Raises Crash
         when there was no progress for `STALLED_SECONDS`.
         """
-        if start >= end:
+        return self._scan(topic, {partition: (start, end)}, _read)
+
+    def scan_all(self, topic: str, spans: Mapping[int, Span]) -> Iterator[list[Read]]:
+        """The same of several partitions at a time; each one's records are in their order."""
+        return self._scan(topic, spans, _read)
+
+    def scan_whole(self, topic: str, spans: Mapping[int, Span]) -> Iterator[list[Whole]]:
+        """The same, with timestamps and headers."""
+        return self._scan(topic, spans, _whole)
+
+    def _scan(
+        self, topic: str, spans: Mapping[int, Span], made: Callable[[Any], T]
+    ) -> Iterator[list[T]]:
+        open_spans = {lane: span for lane, span in spans.items() if span[0] < span[1]}
+        if not open_spans:
             return
         look_up(self._consumer, topic)
-        self._consumer.assign([TopicPartition(topic, partition, start)])
+        self._consumer.assign(
+            [TopicPartition(topic, lane, start) for lane, (start, _) in open_spans.items()]
+        )
+        reached = {lane: start for lane, (start, _) in open_spans.items()}
         progressed = time.monotonic()
-        reached = start
-        while reached < end:
-            batch: list[Read] = []
-            before = reached
+        while open_spans:
+            batch: list[T] = []
+            before = sum(reached.values())
             for message in self._consumer.consume(BATCH, _WAIT_SECONDS):
-                reached = max(reached, self._position(message, topic))
+                position, lane = self._position(message, topic), message.partition()
+                if lane not in open_spans:
+                    continue
+                end = open_spans[lane][1]
+                reached[lane] = max(reached[lane], position)
                 if message.error() is None and (message.offset() or 0) < end:
-                    batch.append(_read(message))
-            if reached > before:
+                    batch.append(made(message))
+                if reached[lane] >= end:
+                    del open_spans[lane]
+                    self._consumer.incremental_unassign([TopicPartition(topic, lane)])
+            if sum(reached.values()) > before:
                 progressed = time.monotonic()
             elif time.monotonic() - progressed > STALLED_SECONDS:
+                lane = min(open_spans)
                 raise Crash(
-                    f"partition {partition} of {topic} was not readable beyond offset {reached} "
+                    f"partition {lane} of {topic} was not readable beyond offset {reached[lane]} "
                     f"for {STALLED_SECONDS:g} s: a transaction is still open there, or the broker "
                     f"at {self._address} is away; try again later"
                 )
@@ -135,3 +176,7 @@ def _read(message: Any) -> Read:  # noqa: ANN401 (the vendor's)
         message.value(),
         message.timestamp()[1],
     )
+
+
+def _whole(message: Any) -> Whole:  # noqa: ANN401 (the vendor's)
+    return Whole(*_read(message), message.headers() or [])

@@ -25,6 +25,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 from app.errors import Renew
 from app.kafka.clients import report, with_defaults
 from app.kafka.failures import error_of, in_transaction, of_request
+from app.kafka.rejects import Copied, copied_from, record_of
 from app.steps import Reached, nobody
 from schemas.records import NO_OFFSET, Side
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from app.config import Config
+    from app.kafka.rejects import Headers
     from schemas.records import Rejected
 
 TRANSACTION_TIMEOUT_MS: Final = 10_000
@@ -39,7 +41,10 @@ CALL_TIMEOUT_S: Final = 8.0
 """Budget of one flush, send_offsets, commit or abort; below the transaction timeout."""
 HEADER_WRITER: Final = "writer"
 HEADER_KIND: Final = "kind"
-_REJECT_BYTES_SPARE: Final = 1_024
+TOPIC_BYTES_DEFAULT: Final = 1_048_588
+"""`max.message.bytes` of a topic for which the broker was told nothing."""
+BATCH_BYTES: Final = 1_000_000
+"""What the client by itself puts into one batch at most."""
 
 Prepared = tuple[str, Producer]
 """A new producer and its transactional id."""
@@ -52,8 +57,6 @@ class Retired(NamedTuple):
     producer: Producer | None
     aborted: bool
 
-
-Headers = list[tuple[str, str | bytes | None]]
 
 _log: Final = structlog.get_logger()
 _FIXED: Final[dict[str, str | int | bool]] = {
@@ -112,12 +115,18 @@ class Limits(NamedTuple):
 def producer_properties(
     config: Config, client_id: str, limits: Limits
 ) -> dict[str, str | int | bool]:
-    """Properties of the transactional producer but for its id."""
+    """Properties of the transactional producer but for its id.
+
+    A broker measures whole batches: small records for a topic that takes little would be refused
+    together, so no batch is larger than what each of the topics takes.
+    """
+    user = config.producer_properties()
     return {
         **_DEFAULTS,
         "message.max.bytes": max(limits),
-        **config.producer_properties(),
+        **user,
         **_FIXED,
+        "batch.size": min(int(user.get("batch.size", BATCH_BYTES)), *limits),
         "client.id": client_id,
     }
 
@@ -295,23 +304,11 @@ class Transactions:
         source = reject.source
         if isinstance(source, Side):
             # A row that nothing matches: what it came from is long gone.
-            place = (self._topics[source], lane, NO_OFFSET)
-            headers = _origin(reject, place)
-            producer.produce(
-                self._topics.rejects, b"", reject.match_id, partition=lane, headers=headers
-            )
-            return
-        assert isinstance(source, Message), "a reject needs its message"
-        origin = _origin(reject, (source.topic() or "", source.partition(), source.offset()))
-        headers = [*(source.headers() or []), *origin]
-        key, value = source.key(), source.value()
-        if reject.match_id is not None:
-            key, value = reject.match_id, b""
-        spare = sum(len(name) + len(text or b"") + 16 for name, text in headers)
-        spare += _REJECT_BYTES_SPARE
-        if len(key or b"") + len(value or b"") + spare > self._limits.rejects:
-            value = b""
-            headers = origin
+            copied = Copied((self._topics[source], lane, NO_OFFSET), None, None, [])
+        else:
+            assert isinstance(source, Message), "a reject needs its message"
+            copied = copied_from(source)
+        key, value, headers = record_of(reject, copied, self._limits.rejects)
         producer.produce(self._topics.rejects, value, key, partition=lane, headers=headers)
 
     def _offsets(self, write: LaneWrite) -> list[TopicPartition]:
@@ -321,17 +318,6 @@ class Transactions:
                 (self._topics.left, self._topics.right), write.positions, strict=True
             )
         ]
-
-
-def _origin(reject: Rejected, place: tuple[str, int | None, int | None]) -> Headers:
-    topic, partition, offset = place
-    return [
-        ("reason", reject.reason.value.encode()),
-        ("topic", topic.encode()),
-        ("partition", str(partition).encode()),
-        ("offset", str(offset).encode()),
-        ("detail", reject.detail.encode("utf-8", "replace")),
-    ]
 
 
 def _collect(offsets: list[int]) -> Callable[[KafkaError | None, Message], None]:

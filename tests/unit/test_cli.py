@@ -215,7 +215,7 @@ def test_every_error_is_one_line(
     def fail(_path: Path) -> None:
         raise error
 
-    monkeypatch.setattr(cli, "load_config", fail)
+    monkeypatch.setattr(cli, "checked_config", fail)
     assert failed(capsys, code, "validate", "-c", "x") == line
 
 
@@ -226,7 +226,7 @@ def test_a_traceback_is_shown_when_asked_for(
         secrets.remember("hunter2")
         raise ValueError("password hunter2")
 
-    monkeypatch.setattr(cli, "load_config", fail)
+    monkeypatch.setattr(cli, "checked_config", fail)
     monkeypatch.setenv("SPANJOIN_TRACEBACK", "1")
     assert run_command(["validate", "-c", "x"]) == 1
     error = capsys.readouterr().err
@@ -241,7 +241,7 @@ def test_an_interrupt_is_one_line(
     def interrupt(_path: Path) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "load_config", interrupt)
+    monkeypatch.setattr(cli, "checked_config", interrupt)
     assert failed(capsys, 1, "validate", "-c", "x") == "interrupted"
 
 

@@ -80,7 +80,7 @@ def test_the_data_join_to_the_table_that_is_shown() -> None:
     assert [reject.reason for reject in effects.rejects] == [Reason.LATE, Reason.INVALID_INTERVAL]
     # One row before them goes to the other partition.
     for reject in effects.rejects:
-        assert f"offset:{reject.offset - 1},detail:{reject.detail}\n" in README
+        assert f'"offset":{reject.offset - 1},"detail":"{reject.detail}"' in README
 
 
 def test_the_correction_changes_what_is_shown() -> None:

@@ -44,6 +44,16 @@ class TestTooLarge:
         assert over.turns[1].counts.inserted == 1
         assert over.turns[1].counts.matched == 0
 
+    def test_no_tombstone_is_larger_than_what_the_topic_takes(self) -> None:
+        row_id = "x" * 600
+        lane = Lane(self.settings(1_000))
+        lane.left(event(row_id, 0, 10))
+        lane.right(event("r", 5, 15))
+        assert reasons(lane) == [Reason.TOO_LARGE]
+        effects = lane.left(retraction(row_id, 0, 10))
+        assert (effects.matches, effects.counts.unmatched) == ([], 0)
+        assert effects.counts.retracted == 1
+
     def test_a_row_is_rejected_after_every_other_check(self) -> None:
         lane = Lane(settings_of(L, D, row_bytes_max=150))
         lane.advance(100)

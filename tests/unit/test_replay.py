@@ -1,0 +1,115 @@
+"""`replay`: two files in, matches out, no broker anywhere."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from app.cli import run_command
+from tests.unit.jobs import MINIMAL, write_job
+from tests.unit.test_readme import EXAMPLE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PLAIN: Final = MINIMAL.replace('name = "job"\n', 'name = "job"\nunit = "none"\n').replace(
+    '"10s"', "10"
+).replace('"12h"', "50")  # fmt: skip
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, Any]]:
+    assert run_command(["replay", *arguments]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_the_first_job(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    shifts, faults = (str(EXAMPLE / f"{name}.jsonl") for name in ("shifts", "faults"))
+    refused = tmp_path / "refused.jsonl"
+    config = ("-c", str(EXAMPLE / "job.toml"))
+    assert run_command(["replay", *config, shifts, faults, "--rejects", str(refused)]) == 0
+    out, err = capsys.readouterr()
+    matches = [json.loads(line) for line in out.splitlines()]
+    assert {match["id"] for match in matches} == {
+        "L:s1|R:f1", "L:s1|R:f3", "L:s2|R:f2", "L:s3|R:f3",
+    }  # fmt: skip
+    (one,) = [match for match in matches if match["id"] == "L:s1|R:f3"]
+    assert (one["start"], one["end"]) == (1740994200000, 1740995999999)
+    assert (one["left"]["payload"], one["right"]["payload"]) == ("Anna", "belt slips")
+    # Both files are known from their beginnings here: f5 comes before its watermark.
+    rejects = [json.loads(line) for line in refused.read_text().splitlines()]
+    assert [(one["reason"], one["side"], one["line"]) for one in rejects] == [
+        ("late", "right", 5), ("invalid_interval", "right", 6),
+    ]  # fmt: skip
+    assert rejects[1]["value"]["payload"] == "ends before it starts"
+    assert (rejects[1]["key"], rejects[1]["file"]) == ("press-1", faults)
+    assert err == "2 rejected: 1 invalid_interval, 1 late\n"
+
+
+def files(tmp_path: Path, left: list[dict[str, Any]], right: list[dict[str, Any]]) -> list[str]:
+    paths = []
+    for name, rows in (("left", left), ("right", right)):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        paths.append(str(path))
+    return ["-c", str(write_job(tmp_path, PLAIN)), *paths]
+
+
+def row(name: str, start: int, end: int, kind: str = "INSERT", key: str | None = "k") -> Any:
+    return {"key": key, "id": name, "ts": start, "start": start, "end": end, "kind": kind}
+
+
+def test_changes_are_told_in_their_order(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    # A retraction comes when its side has come as far as the row before it.
+    left = [row("l", 0, 9), row("m", 6, 6), row("l", 0, 9, "RETRACT")]
+    arguments = files(tmp_path, left, [row("r", 5, 7), row("s", 6, 8)])
+    assert {one["id"] for one in run(capsys, *arguments)} == {"L:m|R:r", "L:m|R:s"}
+    changes = run(capsys, *arguments, "--changes")
+    assert [(one["change"], one["id"]) for one in changes] == [
+        ("insert", "L:l|R:r"), ("insert", "L:m|R:r"), ("retract", "L:l|R:r"),
+        ("insert", "L:m|R:s"),
+    ]  # fmt: skip
+    assert changes[2]["right"]["id"] == "r"
+
+
+def test_a_watermark_without_a_key_speaks_in_every_partition(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    # The right side's comes first, as it is the earlier one.
+    left, right = (row("", ts, ts, "WATERMARK", None) for ts in (1_000, 999))
+    old = [row(f"l{number}", 0, 9, key=f"k{number}") for number in range(20)]
+    arguments = files(tmp_path, [left, *old], [right])
+    run(capsys, *arguments, "--partitions", "4", "--rejects", str(tmp_path / "rejects"))
+    rejects = [json.loads(line) for line in (tmp_path / "rejects").read_text().splitlines()]
+    assert [one["reason"] for one in rejects] == ["late"] * 20
+
+
+def test_results_go_to_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    arguments = files(tmp_path, [row("l", 0, 9)], [row("r", 5, 7)])
+    assert run(capsys, *arguments, "--output", str(tmp_path / "out")) == []
+    assert json.loads((tmp_path / "out").read_text())["id"] == "L:l|R:r"
+
+
+@pytest.mark.parametrize(
+    ("rows", "line"),
+    [
+        ([{"id": "l"}], "left.jsonl:1: column key is missing"),
+        ([row("l", 0, 9), {**row("m", 0, 9), "ts": 0.5}], "left.jsonl:2: ts must be an integer"),
+    ],
+)
+def test_a_row_that_is_no_record_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, rows: list[dict[str, Any]], line: str
+) -> None:
+    assert run_command(["replay", *files(tmp_path, rows, [])]) == 2
+    assert line in capsys.readouterr().err
+
+
+def test_an_output_that_cannot_be_written_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    wrong = str(tmp_path / "no" / "out")
+    assert run_command(["replay", *files(tmp_path, [], []), "--output", wrong]) == 2
+    assert f"{wrong}: cannot be written" in capsys.readouterr().err
