@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from app.config import Config
     from app.idleness import Idleness
-    from app.kafka.inputs import Inputs, Polled
+    from app.kafka.inputs import Batch, Inputs, Polled
     from app.process import Running
     from app.suspicion import Suspicion
     from schemas.codec import Codec
@@ -49,35 +49,40 @@ class Intake:
         """
         for (side, lane), batch in polled.records.items():
             running = self.running.get(lane)
-            if running is None:
-                continue
-            offsets, keys, values, messages = batch
-            known = bisect_left(offsets, running.expected[side])
-            if known == len(offsets):
-                # The client has gone back to the beginning, see `app.kafka.inputs`.
-                if not running.held[side]:
-                    self.inputs.flow(side, lane, running.expected[side])
-                continue
-            running.drained[side] = False
-            try:
-                parts = self.codec.decode_batch(side, values)
-            except Unresolved as unresolved:
-                self._give_back(running, side, unresolved)
-                continue
-            running.expected[side] = offsets[-1] + 1
-            self.suspicion.look(side, parts[-1])
-            records = zip(offsets, keys, parts, messages, strict=True)
-            running.inbox.push(side, islice(records, known, None), now)
-            self.idleness.heard(side, lane)
-            if not running.held[side] and running.inbox.waiting(side) > self._held_max():
-                running.held[side] = True
-                self.inputs.hold(side, lane)
+            # Beyond records that were given back, nothing may be taken.
+            if running is not None and not running.unread[side]:
+                self._accept(running, side, batch, now)
         for (side, lane), offset in polled.ends.items():
             ended = self.running.get(lane)
             # An end below what was taken is of an earlier fetch.
             if ended is not None and offset >= ended.expected[side] and not ended.unread[side]:
                 ended.drained[side] = True
                 self.idleness.ended(side, lane, offset)
+
+    def _accept(self, running: Running, side: Side, batch: Batch, now: int | None) -> None:
+        offsets, keys, values, messages = batch
+        known = bisect_left(offsets, running.expected[side])
+        if known == len(offsets):
+            # The client has gone back to the beginning, see `app.kafka.inputs`.
+            if not running.held[side]:
+                self.inputs.flow(side, running.lane, running.expected[side])
+            return
+        running.drained[side] = False
+        self.idleness.heard(side, running.lane)
+        try:
+            parts = self.codec.decode_batch(side, values)
+        except Unresolved as unresolved:
+            parts = list(unresolved.decoded)
+            self._give_back(running, side, unresolved)
+        if len(parts) <= known:
+            return
+        running.expected[side] = offsets[len(parts) - 1] + 1
+        self.suspicion.look(side, parts[-1])
+        records = zip(offsets, keys, parts, messages, strict=False)
+        running.inbox.push(side, islice(records, known, None), now)
+        if not running.held[side] and running.inbox.waiting(side) > self._held_max():
+            running.held[side] = True
+            self.inputs.hold(side, running.lane)
 
     def flow(self, running: Running) -> None:
         """Fetch a held side again once little waits.
@@ -101,14 +106,14 @@ class Intake:
                     running.unread[side] = False
                     if not running.held[side]:
                         self.inputs.flow(side, running.lane, running.expected[side])
+            self.flow(running)
 
     def _give_back(self, running: Running, side: Side, unresolved: Unresolved) -> None:
-        """Records whose schemas are not known are read again once they are.
+        """Records from the first on whose schema is not known are read again once it is.
 
         They are not kept: nobody knows how long that takes, and the other side goes on being read.
         """
         running.unread[side] = True
-        self.idleness.heard(side, running.lane)
         self.inputs.hold(side, running.lane)
         self.look_up(unresolved)
 

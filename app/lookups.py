@@ -158,8 +158,16 @@ class Answered:
 
     def decode_batch(self, side: Side, values: Iterable[bytes | None]) -> list[Parts | Fault]:
         """As the codec's."""
-        listed = list(values)
-        return self._answered(lambda: self._codec.decode_batch(side, listed))
+        found: list[Parts | Fault] = []
+        left = list(values)
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            try:
+                return found + self._codec.decode_batch(side, left)
+            except Unresolved as asked:
+                found += asked.decoded
+                left = left[len(asked.decoded) :]
+                deadline = self._learn(asked, deadline)
 
     def match_value(self, start: int, end: int, left: bytes, right: bytes) -> bytes:
         """As the codec's."""
@@ -199,12 +207,15 @@ class Answered:
             try:
                 return call()
             except Unresolved as asked:
-                self._learn(asked, deadline)
+                deadline = self._learn(asked, deadline)
 
-    def _learn(self, asked: Unresolved, deadline: float) -> None:
+    def _learn(self, asked: Unresolved, deadline: float) -> float:
+        """Ask, or wait a little; returns when to give up, which an answer puts off."""
         try:
             self._codec.learn(answers_to(asked, self._schemas))
         except Retry as retry:
             if time.monotonic() > deadline:
                 raise Unreachable(f"no answer within {WAIT_S:g} s: {retry}") from None
             time.sleep(PAUSE_S)
+            return deadline
+        return time.monotonic() + WAIT_S

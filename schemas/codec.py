@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from schemas.records import Fault, Parts, Side
 
@@ -26,8 +26,11 @@ class Unresolved(Exception):
     `schemas`: ids of writer schemas. `pairs`: ids of two writer schemas (left, right) whose match
     schema has no known id. `alone`: (side, id of its writer schema) of rows without a match,
     likewise. `newest`: sides the schema of whose new records is not known; `writers`: sides for
-    which it has to be registered, too.
+    which it has to be registered, too. `decoded`: what stands in a batch before the first value
+    that has to wait.
     """
+
+    decoded: Sequence[Parts | Fault] = ()
 
     def __init__(
         self,

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 MAGIC: Final = b"\x00"
 HEADER_SIZE: Final = 5
 ID_MAX: Final = 2**31 - 1
+UNKNOWN_MAX: Final = 100
+"""Ids that are asked for at once. The first is among them, so every answer brings a batch on."""
 ABSENT_MAX: Final = 10_000
 """Ids that nobody has registered, and are not asked for again: nonsense may have any number."""
 
@@ -120,11 +122,12 @@ class RegistryCodec:
     def decode_batch(self, side: Side, values: Iterable[bytes | None]) -> list[Parts | Fault]:
         """The parts of these Kafka values in their order; a Fault where there are none.
 
-        Raises Unresolved with every id in them that is not known.
+        Raises Unresolved with the first UNKNOWN_MAX ids in them that are not known.
         """
         extracts = self._extracts[side]
         found: list[Parts | Fault] = []
         unknown: set[int] = set()
+        before = 0
         for value in values:
             if value is None:
                 found.append(Fault(Reason.NULL_VALUE, "a record without a value names no row"))
@@ -133,12 +136,17 @@ class RegistryCodec:
                 found.append(extracts[value[:HEADER_SIZE]](value))
             except DOUBTS:
                 parts = self._decode(side, value)
-                if isinstance(parts, int):
-                    unknown.add(parts)
-                else:
+                if not isinstance(parts, int):
                     found.append(parts)
+                    continue
+                before = before if unknown else len(found)
+                unknown.add(parts)
+                if len(unknown) >= UNKNOWN_MAX:
+                    break
         if unknown:
-            raise Unresolved(schemas=unknown)
+            unresolved = Unresolved(schemas=unknown)
+            unresolved.decoded = found[:before]
+            raise unresolved
         return found
 
     def _decode(self, side: Side, value: bytes) -> Parts | Fault | int:

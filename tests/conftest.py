@@ -26,7 +26,7 @@ os.environ.pop("COLUMNS", None)
 KAFKA_TESTS = Path(__file__).parent / "kafka"
 
 
-SHARED: Final = {"lanes", "own_broker"}
+SHARED: Final = {"lanes", "own_broker", "registry"}
 """Fixtures that are dear, and made once for all tests of a file."""
 
 

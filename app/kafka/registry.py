@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, SchemaRegistryError
 
+from app import secrets
 from app.errors import Retry, UsageError
 from schemas.match_schema import inlined
 
@@ -39,6 +40,8 @@ _WHOLE: Final = frozenset(
 )
 _REAL: Final = frozenset(["timeout", "cache.latest.ttl.sec"])
 _REFUSED: Final = frozenset([HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY])
+_NO_ID: Final = frozenset([HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY])
+"""Whatever a registry has against an id, it will have next time."""
 _WRONG_PLACE: Final = frozenset(
     [HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND]
 )
@@ -55,6 +58,7 @@ class Registry:
     def __init__(self, config: Config) -> None:
         """Raises UsageError where the client does not know a property."""
         self.address = _without_login(str(config.registry["url"]))
+        _remember_logins(str(config.registry["url"]))
         properties = {name: _typed(name, value) for name, value in config.registry.items()}
         try:
             self._client = SchemaRegistryClient({**_DEFAULTS, **properties})
@@ -74,6 +78,8 @@ class Registry:
         try:
             return self._avro(self._client.get_schema(schema_id))
         except Exception as error:  # noqa: BLE001 - the HTTP client's are many
+            if _refused(error, _NO_ID):
+                raise NoSchema(f"which the Schema Registry refuses ({_message(error)})") from None
             self._judge(error)
         raise NoSchema("which the Schema Registry does not have")
 
@@ -100,10 +106,10 @@ class Registry:
         try:
             return self._client.register_schema(subject, Schema(text, _AVRO))
         except Exception as error:  # noqa: BLE001 - the HTTP client's are many
-            if isinstance(error, SchemaRegistryError) and error.http_status_code in _REFUSED:
+            if _refused(error, _REFUSED):
                 raise UsageError(
                     f"the Schema Registry refuses a schema for subject {subject} "
-                    f"({error.error_message}): set the subject's compatibility to NONE, or choose "
+                    f"({_message(error)}): set the subject's compatibility to NONE, or choose "
                     "another with schema.subject"
                 ) from None
             self._judge(error)
@@ -138,10 +144,24 @@ class Registry:
             if error.http_status_code in _WRONG_PLACE and not self._answered:
                 raise UsageError(
                     f"there is no Schema Registry to talk to at {self.address}: it answers "
-                    f"{error.http_status_code} ({error.error_message}); correct schema.registry"
+                    f"{error.http_status_code} ({_message(error)}); correct schema.registry"
                 ) from None
         text = " ".join(str(error).split()) or type(error).__name__
         raise Retry(f"the Schema Registry at {self.address} does not answer: {text}") from None
+
+
+def _refused(error: Exception, codes: frozenset[HTTPStatus]) -> bool:
+    """Whether the registry itself, and nothing in front of it, has answered with one of these."""
+    return (
+        isinstance(error, SchemaRegistryError)
+        and error.http_status_code in codes
+        and isinstance(error.error_code, int)
+        and error.error_code > 0
+    )
+
+
+def _message(error: Exception) -> str:
+    return str(getattr(error, "error_message", None) or "without a word")
 
 
 def _parsed(schema: Schema) -> Json:
@@ -161,6 +181,14 @@ def _typed(name: str, value: object) -> Any:  # noqa: ANN401 (the client's)
         except ValueError:
             return value
     return value
+
+
+def _remember_logins(addresses: str) -> None:
+    """Never show the users and passwords that stand in addresses."""
+    for one in addresses.split(","):
+        login, mark, _ = one.rpartition("://")[2].rpartition("@")
+        if mark:
+            secrets.remember(login)
 
 
 def _without_login(addresses: str) -> str:

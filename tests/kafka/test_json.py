@@ -9,6 +9,7 @@ from tests.kafka.commands import done
 
 if TYPE_CHECKING:
     from tests.kafka.harness import Harness
+    from tests.kafka.workers import Worker
 
 JOB: Final = """\
 unit = "ms"
@@ -60,6 +61,17 @@ def look(config: str) -> None:
     assert shown["properties"]["left"]["properties"]["op"] == {"enum": ["c", "d", "hb"]}
 
 
+def await_suspicion(kafka: Harness, worker: Worker) -> None:
+    """Seconds where milliseconds were declared are told."""
+    event = {"id": "f9", "ts": NOON, "start": NOON, "end": NOON}
+    kafka.send(kafka.job.right, "press-2", json.dumps(event).encode())
+    kafka.flush()
+    shown = 'spanjoin_suspect_time_unit{side="right"} 1.0'
+    kafka.await_(lambda: shown in worker.get("/metrics")[1], 30, worker.tail)
+    assert 'spanjoin_suspect_time_unit{side="left"} 0.0' in worker.get("/metrics")[1]
+    assert 'the times look like "s", not "ms"' in worker.log.read_text()
+
+
 def test_json_from_end_to_end(kafka: Harness) -> None:
     job = kafka.job
     bounds = {"allowed_lateness": "6h", "max_interval": "12h", "max_future": "1d"}
@@ -94,4 +106,5 @@ def test_json_from_end_to_end(kafka: Harness) -> None:
     kafka.send(job.left, "press-1", json.dumps(gone).encode())
     kafka.flush()
     kafka.await_matches({"L:8|R:f1"})
+    await_suspicion(kafka, worker)
     assert worker.terminate() == 0

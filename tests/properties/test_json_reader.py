@@ -66,7 +66,7 @@ def general(reader: JsonReader, value: bytes) -> Parts | None:
 
 
 @given(texts(), st.sampled_from([None, "s", "rfc3339"]))
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=300)
 def test_finds_what_the_general_reader_finds_or_is_in_doubt(value: bytes, unit: str | None) -> None:
     reader = JsonReader(FIELDS._replace(units=TimeUnits(unit, None, "ms")), "ms")
     try:

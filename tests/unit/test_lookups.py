@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 import app.lookups
+import schemas.registry_codec
 from app.errors import Retry, Unreachable, UsageError
 from app.lookups import ABSENT_FOR_S, PAUSE_S, WAIT_S, Answered, Lookups, answers_to
 from schemas.codec import Unresolved
 from schemas.match_schema import match_schema
-from schemas.records import JoinType, Side
+from schemas.records import Fault, JoinType, Side
 from schemas.registry_codec import Absent, RegistryCodec
 from tests.unit.test_registry_codec import NEW, NEW_VALUE, OLD, OLD_VALUE, POINT
 
@@ -211,6 +212,17 @@ def test_a_command_is_answered_at_once(clock: Clock) -> None:
     assert codec.side_schema(Side.LEFT) == OLD
     assert codec.match_columns()[0] == ("id", "string")
     assert codec.encode_event(Side.LEFT, {"id": "a", "ts": 5}) == OLD_VALUE
+
+
+def test_any_number_of_strange_ids_is_got_past(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schemas.registry_codec, "ABSENT_MAX", 7)
+    monkeypatch.setattr(schemas.registry_codec, "UNKNOWN_MAX", 3)
+    values = [b"\0\0\0\1" + bytes([n]) for n in range(50)]
+    codec = Answered(RegistryCodec((POINT, POINT)), Registry())
+    found = codec.decode_batch(Side.LEFT, [*values, OLD_VALUE])
+    assert [isinstance(one, Fault) for one in found] == [True] * 50 + [False]
 
 
 def test_a_command_waits_for_the_registry_but_not_for_ever(clock: Clock) -> None:

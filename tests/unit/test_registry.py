@@ -126,7 +126,19 @@ def test_no_registry_at_the_address_needs_a_person_at_first_only(
         registry.schema(1)
 
 
-@pytest.mark.parametrize("code", [400, 408, 409, 422, 429, 500, 502, 503])
+@pytest.mark.parametrize("code", [400, 422])
+def test_an_id_that_the_registry_refuses_is_none(
+    server: Server, registry: Registry, code: int
+) -> None:
+    server.answers["/schemas/ids/1"] = code, {"error_code": 42201, "message": "bad id"}
+    with pytest.raises(NoSchema, match=r"which the Schema Registry refuses \(bad id\)"):
+        registry.schema(1)
+    server.answers["/schemas/ids/1"] = code, "what a proxy says"
+    with pytest.raises(Retry):
+        registry.schema(1)
+
+
+@pytest.mark.parametrize("code", [408, 409, 429, 500, 502, 503])
 def test_anything_else_is_waited_for(server: Server, registry: Registry, code: int) -> None:
     server.answers["/schemas/ids/1"] = code, {"error_code": 50001, "message": "busy"}
     with pytest.raises(Retry, match="busy"):

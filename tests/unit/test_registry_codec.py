@@ -10,7 +10,7 @@ from schemas.codec import UnknownSchema, Unresolved
 from schemas.fields import Fields, TimeUnits
 from schemas.match_schema import inlined, match_schema
 from schemas.records import Fault, Kind, Reason, Side
-from schemas.registry_codec import ABSENT_MAX, Absent, Answers, RegistryCodec
+from schemas.registry_codec import ABSENT_MAX, UNKNOWN_MAX, Absent, Answers, RegistryCodec
 from schemas.varint import Malformed
 
 POINT = Fields("id", "ts", "ts", "ts", "kind", kind_may_miss=True)
@@ -52,10 +52,20 @@ def test_asks_for_every_schema_that_it_does_not_know_and_once_only() -> None:
     with pytest.raises(Unresolved) as asked:
         decoded(codec, OLD_VALUE, NEW_VALUE, b"nonsense", None)
     assert asked.value.schemas == {1, 2**31 - 1}
+    assert asked.value.decoded == []
     codec.learn(Answers(schemas={1: OLD, 2**31 - 1: NEW}))
     parts = [(5, 5, "a", 5, Kind.INSERT), (6, 6, "b", 6, Kind.INSERT)]
     assert decoded(codec, OLD_VALUE, NEW_VALUE) == parts
     assert decoded(codec, OLD_VALUE, NEW_VALUE) == parts
+
+
+def test_what_stands_before_an_unknown_schema_is_decoded() -> None:
+    codec = codec_of({1: OLD})
+    strange = [b"\0\0\0\1" + bytes([n]) for n in range(200)]
+    with pytest.raises(Unresolved) as asked:
+        decoded(codec, None, OLD_VALUE, b"nonsense", *strange, OLD_VALUE)
+    assert [type(one) for one in asked.value.decoded] == [Fault, tuple, Fault]
+    assert asked.value.schemas == set(range(256, 256 + UNKNOWN_MAX))
 
 
 @pytest.mark.parametrize(

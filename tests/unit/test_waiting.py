@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+import app.intake
 from app.intake import Intake
 from app.kafka.inputs import Polled
 from app.process import plan_turn
@@ -80,12 +82,17 @@ class Idleness:
 
 
 class Codec:
-    known = False
+    """Knows the schemas of so many values of a batch."""
+
+    known = 0
 
     def decode_batch(self, _side: Side, values: list[bytes]) -> list[Parts | Fault]:
-        if not self.known:
-            raise Unresolved(schemas=[7])
-        return [(9, 0, "a", 0, 0, value) for value in values]
+        found: list[Parts | Fault] = [(9, 0, "a", 0, 0, value) for value in values]
+        if self.known < len(values):
+            unresolved = Unresolved(schemas=[7])
+            unresolved.decoded = found[: self.known]
+            raise unresolved
+        return found
 
 
 class Suspicion:
@@ -104,7 +111,7 @@ class Waiting:
     def __init__(self) -> None:
         self.lane, self.inputs, self.idleness, self.codec = running(), Inputs(), Idleness(), Codec()
         self.asked: list[Unresolved] = []
-        config = cast("Any", None)
+        config = cast("Any", SimpleNamespace(turn=SimpleNamespace(max_records=1)))
         self.intake = Intake(
             config, cast("Any", self.codec), cast("Any", self.inputs), cast("Any", self.idleness),
             {0: self.lane}, cast("Any", Suspicion()), self.asked.append,
@@ -123,15 +130,45 @@ def test_records_of_an_unknown_schema_are_read_again_later() -> None:
     assert waiting.idleness.heard_of == [Side.LEFT]
     waiting.intake.flow(lane)
     assert len(inputs.calls) == 1
-    waiting.codec.known = True
+    # What the client had fetched beyond them is of no use.
+    waiting.codec.known = 9
+    waiting.intake.accept(polled(2, 3), now=None)
+    assert (lane.expected, lane.inbox.waiting(Side.LEFT)) == ([0, 0], 0)
     waiting.intake.resume()
     assert inputs.calls[1:] == [("flow", Side.LEFT, 0, 0)]
+    waiting.intake.accept(polled(0, 1), now=None)
+    assert (lane.expected, lane.inbox.waiting(Side.LEFT)) == ([2, 0], 2)
+    assert waiting.idleness.ends == [2]
 
 
-def test_a_side_that_is_held_as_well_goes_on_when_there_is_room() -> None:
+def test_records_before_an_unknown_schema_are_taken() -> None:
+    waiting = Waiting()
+    lane, waiting.codec.known = waiting.lane, 2
+    waiting.intake.accept(polled(4, 6, 9, 10), now=None)
+    assert (lane.expected, lane.inbox.waiting(Side.LEFT)) == ([7, 0], 2)
+    assert (lane.drained, lane.unread) == ([False, False], [True, False])
+    waiting.intake.resume()
+    # The client begins at the position, but may give what is known once more.
+    waiting.intake.accept(polled(6, 9, 10), now=None)
+    assert (lane.expected, lane.inbox.waiting(Side.LEFT)) == ([10, 0], 3)
+    waiting.intake.resume()
+    assert waiting.inputs.calls == [
+        ("hold", Side.LEFT, 0), ("flow", Side.LEFT, 0, 7),
+        ("hold", Side.LEFT, 0), ("flow", Side.LEFT, 0, 10),
+    ]  # fmt: skip
+
+
+def test_a_side_that_is_held_as_well_goes_on_when_there_is_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     waiting = Waiting()
     waiting.intake.accept(polled(0, 1), now=None)
     waiting.lane.held[Side.LEFT], waiting.lane.waits = True, True
+    waiting.lane.inbox.push(Side.LEFT, [(n, b"k", (9, 0, "a", 0, 0, b"v"), None) for n in (0, 1)])
+    monkeypatch.setattr(app.intake, "HELD_MIN", 4)
     waiting.intake.resume()
-    assert not waiting.lane.waits
+    assert (waiting.lane.waits, waiting.lane.held[Side.LEFT]) == (False, True)
     assert len(waiting.inputs.calls) == 1
+    waiting.lane.inbox.take(5, (True, True), 0)
+    waiting.intake.resume()
+    assert waiting.inputs.calls[1:] == [("flow", Side.LEFT, 0, 0)]
