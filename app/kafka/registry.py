@@ -155,8 +155,7 @@ def _refused(error: Exception, codes: frozenset[HTTPStatus]) -> bool:
     return (
         isinstance(error, SchemaRegistryError)
         and error.http_status_code in codes
-        and isinstance(error.error_code, int)
-        and error.error_code > 0
+        and (error.error_code or 0) > 0
     )
 
 
