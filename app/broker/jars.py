@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 JAVA_VERSION_MIN: Final = 17
 FETCH_TIMEOUT_S: Final = 600.0
 
-POM: Final = f"""\
+_POM: Final = """\
 <project>
   <modelVersion>4.0.0</modelVersion>
   <groupId>spanjoin</groupId><artifactId>broker</artifactId><version>1</version>
@@ -25,7 +25,7 @@ POM: Final = f"""\
   <dependencies>
     <dependency>
       <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId>
-      <version>{KAFKA_VERSION}</version>
+      <version>VERSION</version>
     </dependency>
     <dependency>
       <groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId>
@@ -58,21 +58,23 @@ def _java_version(java: str) -> int:
     return int(found[1]) if found else 0
 
 
-def find_jars(environ: Mapping[str, str], say: Callable[[str], None]) -> Path | None:
-    """The directory of the jars, filled through Maven the first time; None without Maven.
+def find_jars(
+    environ: Mapping[str, str], say: Callable[[str], None], version: str = KAFKA_VERSION
+) -> Path | None:
+    """The directory of Kafka's jars, filled through Maven the first time; None without Maven.
 
     Raises:
         BrokerUnavailable: Maven could not fetch them.
     """
 
     def goal(work: Path, target: Path) -> list[str]:
-        (work / "pom.xml").write_text(POM)
+        (work / "pom.xml").write_text(_POM.replace("VERSION", version))
         return [
             "-f", str(work / "pom.xml"),
             "dependency:copy-dependencies", f"-DoutputDirectory={target}",
         ]  # fmt: skip
 
-    return fetched(f"kafka-{KAFKA_VERSION}", "43 MB", goal, environ, say)
+    return fetched(f"kafka-{version}", "43 MB", goal, environ, say)
 
 
 def fetched(
