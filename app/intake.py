@@ -50,7 +50,13 @@ class Intake:
         for (side, lane), batch in polled.records.items():
             running = self.running.get(lane)
             # Beyond records that were given back, nothing may be taken.
-            if running is not None and not running.unread[side]:
+            if running is None or running.unread[side]:
+                continue
+            if _gone_back(batch.offsets, running.expected[side]):
+                self._return(running, side)
+                # Whether this is the end of what is to be taken nobody can say.
+                polled.ends.pop((side, lane), None)
+            else:
                 self._accept(running, side, batch, now)
         for (side, lane), offset in polled.ends.items():
             ended = self.running.get(lane)
@@ -62,11 +68,6 @@ class Intake:
     def _accept(self, running: Running, side: Side, batch: Batch, now: int | None) -> None:
         offsets, keys, values, messages = batch
         known = bisect_left(offsets, running.expected[side])
-        if known == len(offsets):
-            # The client has gone back to the beginning, see `app.kafka.inputs`.
-            if not running.held[side]:
-                self.inputs.flow(side, running.lane, running.expected[side])
-            return
         running.drained[side] = False
         self.idleness.heard(side, running.lane)
         try:
@@ -117,7 +118,21 @@ class Intake:
         self.inputs.hold(side, running.lane)
         self.look_up(unresolved)
 
+    def _return(self, running: Running, side: Side) -> None:
+        """Make the client give everything from the position on once more."""
+        if not running.held[side]:
+            self.inputs.flow(side, running.lane, running.expected[side])
+
     def _held_max(self) -> int:
         """Records one side of one lane may have waiting before its fetching stops."""
         share = HELD_TURNS_MAX * self.config.turn.max_records // (2 * len(self.running))
         return max(share, HELD_MIN)
+
+
+def _gone_back(offsets: list[int], expected: int) -> bool:
+    """Whether the client has gone back to the beginning, see `app.kafka.inputs`.
+
+    What it had fetched before comes first: a batch may begin with records that are to be taken and
+    end with old ones.
+    """
+    return offsets[-1] < expected or offsets != sorted(offsets)

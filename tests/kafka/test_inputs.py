@@ -1,22 +1,37 @@
-"""Inputs that are changed under a job: it stops with one line, moves nothing, and stays stopped."""
+"""Inputs that are changed under a job: it stops with one line, moves nothing, and stays stopped.
+
+And the edge that reads them, where only the real client shows what it does.
+"""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, cast
 
+import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions
 
+from app.config import load_config
+from app.errors import Renew
+from app.formats import make_codec
+from app.idleness import Idleness
+from app.intake import Intake
+from app.kafka.inputs import Inputs, Polled
+from app.kafka.transactions import LaneWrite, Limits, Topics, Transactions, producer_properties
+from schemas.records import Side
 from tests.kafka.avro import encode, instant
 from tests.kafka.harness import Harness, Job
 from tests.kafka.workers import eventually
+from tests.unit.test_process import running
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from app.config import Config
     from tests.kafka.reading import Change
     from tests.kafka.workers import Worker
 
@@ -24,6 +39,11 @@ STOPPED_WITHIN_S: Final = 60
 FETCH_WAITS_S: Final = 0.5
 LANES: Final = 12
 STARTS: Final = 3
+ATTEMPTS: Final = 5
+OLD_RECORDS: Final = 8
+"""In a batch whose beginning is to be taken: fewer than that, and more than were taken before."""
+GOES_BACK_WITHIN_S: Final = 1.2
+"""Half a second after the first answer the client asks again, and goes where it is told to."""
 
 
 @dataclass
@@ -172,3 +192,112 @@ def test_inputs_that_were_trimmed_after_they_were_read_stop_nothing(kafka: Harne
         for topic in (kafka.job.left, kafka.job.right):
             trim(kafka, topic, kafka.cluster.ends(topic))
     assert set(kafka.matches()) == expected
+
+
+@dataclass
+class Moves:
+    """A member that remembers its lanes, and what to do with them at once."""
+
+    lanes: list[int] = field(default_factory=list)
+    then: Callable[[list[int]], object] = list
+
+    def assigned(self, lanes: list[int]) -> None:
+        self.lanes += lanes
+        self.then(lanes)
+
+    def revoked(self, lanes: list[int]) -> None: ...
+
+    def lost(self, lanes: list[int]) -> None: ...
+
+    def away(self) -> None: ...
+
+
+@contextmanager
+def inputs_of(config: Config, moves: Moves) -> Iterator[Inputs]:
+    inputs = Inputs(config, "client", moves)
+    try:
+        yield inputs
+    finally:
+        inputs.close()
+
+
+def joined(inputs: Inputs, moves: Moves, lanes: int, take: Callable[[Polled], object] = id) -> None:
+    """Poll until the lanes are there."""
+    inputs.subscribe()
+
+    def polled() -> bool:
+        take(inputs.poll(0, 0.01))
+        return len(moves.lanes) == lanes
+
+    eventually(polled, 30, lambda: f"has {moves.lanes}")
+
+
+def test_who_is_no_member_commits_nothing(kafka: Harness) -> None:
+    """The broker would take it: where nobody is named there is nobody to check."""
+    kafka.create_topics(1)
+    kafka.create_topic(kafka.job.changelog, 1)
+    config, job, moves = load_config(kafka.write_config(), {}), kafka.job, Moves()
+    topics = Topics(job.left, job.right, job.output, job.changelog, job.rejects)
+    limits = Limits(10**6, 10**6, 10**6)
+    properties = producer_properties(config, "client", limits)
+    transactions = Transactions(job.name, properties, topics, limits)
+    places = {(job.left, 0): 7, (job.right, 0): 8}
+    with inputs_of(config, moves) as inputs:
+
+        def write(value: bytes) -> None:
+            transactions.install(*transactions.prepare())
+            transactions.write([LaneWrite(0, "claim", [value], (7, 8))], inputs.metadata)
+
+        assert not inputs.member()
+        with pytest.raises(Renew, match="not a member"):
+            write(b"nobody's")
+        joined(inputs, moves, 1)
+        assert inputs.member()
+        assert kafka.cluster.decided(job.changelog), "it was aborted"
+        assert not kafka.cluster.reached(job.name, places)
+        write(b"a member's")
+        eventually(lambda: kafka.cluster.reached(job.name, places), 30, lambda: "no offsets")
+    assert [change.value for change in kafka.read(job.changelog)] == [b"a member's"]
+
+
+def test_a_client_that_goes_back_to_the_beginning_is_sent_to_its_position(kafka: Harness) -> None:
+    """A lane is claimed while the client still asks where its left partition begins."""
+    known, count = 3, 40
+    kafka.create_topics(1)
+    for at in range(count):
+        kafka.send(kafka.job.left, b"k", encode(instant(f"l{at}", at)), 0)
+    kafka.flush()
+    config = load_config(kafka.write_config(), {})
+    # Whether the answer comes too late, and after what was fetched, is a race.
+    assert any(goes_back_and_returns(config, known, count) for _ in range(ATTEMPTS))
+
+
+def goes_back_and_returns(config: Config, known: int, count: int) -> bool:
+    """Whether old records came behind new ones; each new one is taken once in any case."""
+    lane, moves = running(), Moves()
+    lane.expected = [known, 0]
+    mixed = False
+    with inputs_of(config, moves) as inputs:
+        nobody = cast("Any", None)  # It asks only where a side may be idle.
+        idleness = Idleness(config, nobody, nobody)
+        intake = Intake(config, make_codec(config), inputs, idleness, {0: lane})
+
+        def take(polled: Polled) -> None:
+            nonlocal mixed
+            offsets = [offset for batch in polled.records.values() for offset in batch.offsets]
+            mixed |= offsets != sorted(offsets)
+            intake.accept(polled, None)
+
+        moves.then = lambda _lanes: inputs.start(0, (known, 0))
+        joined(inputs, moves, 1, take)
+        # Meanwhile the end of the partition is fetched, and then its beginning.
+        time.sleep(GOES_BACK_WITHIN_S)
+        until = time.monotonic() + GOES_BACK_WITHIN_S
+        while time.monotonic() < until:
+            take(inputs.poll(count - known + OLD_RECORDS, 0.05))
+    left, right = lane.inbox._waiting
+    assert [record[2] for record in left] == list(range(known, count))
+    assert right == []
+    assert lane.expected == [count, 0]
+    assert lane.drained[Side.LEFT]
+    return mixed

@@ -2,13 +2,12 @@
 
 What librdkafka does, as seen on a real broker: records are fetched ahead, and thrown away at a
 pause, a seek, an unassign; a partition's end is told once each time it is reached, and not at all
-while the position is beyond it; a position that is not in the log is an error event.
+while the position is beyond it; a position that is not in the log is an error event. What becomes
+of a position that is the beginning or the end is in `positions`.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, Message, TopicPartition
@@ -16,6 +15,7 @@ from confluent_kafka import KafkaError, Message, TopicPartition
 from tests.simulation.client import Client, failure, timed_out
 from tests.simulation.membership import Membership, Move
 from tests.simulation.network import RETRY_S, Refused, TimedOut
+from tests.simulation.positions import NOTHING, Position, State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,32 +24,10 @@ if TYPE_CHECKING:
     from tests.simulation.log import Entry
 
 Callback = Any
-NOTHING: Final = -1001
 IDLE_S: Final = 0.2
 """How much longer than told an idle call may take: a slow machine, and a cheap simulation."""
 FETCHED_MAX: Final = 8
 """Records that one fetch brings from one partition."""
-
-
-@dataclass(slots=True)
-class Assigned:
-    """One partition that is read."""
-
-    position: int
-    """Offset after the last record handed to the application."""
-    fetched_to: int
-    told_end: int = -1
-    """The end that was told last."""
-    high: int = NOTHING
-    failed: bool = False
-    fetched: deque[Message] = field(default_factory=deque)
-
-    def restart(self, position: int) -> None:
-        """Read from here; what was fetched is of no use."""
-        self.position = self.fetched_to = position
-        self.told_end = -1
-        self.failed = False
-        self.fetched.clear()
 
 
 class Consumer(Client):
@@ -58,7 +36,9 @@ class Consumer(Client):
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__(config)
         self._committed = self.config.get("isolation.level", "read_committed") == "read_committed"
-        self._assigned: dict[Place, Assigned] = {}
+        self._assigned: dict[Place, Position] = {}
+        self._positions: dict[Place, Position] = {}
+        """Those of partitions that are not assigned any more, too."""
         self._paused: set[Place] = set()
         self._membership: Membership | None = None
         self._callbacks: dict[Move, Callback] = {}
@@ -147,11 +127,13 @@ class Consumer(Client):
 
     def assign(self, partitions: list[TopicPartition]) -> None:
         """Read these, and nothing else."""
-        self._assigned = {}
+        self.unassign()
         self.incremental_assign(partitions)
 
     def unassign(self) -> None:
         """Read nothing."""
+        for assigned in self._assigned.values():
+            assigned.end()
         self._assigned = {}
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
@@ -161,7 +143,12 @@ class Consumer(Client):
             if place in self._assigned:
                 text = f"{one.topic} [{one.partition}] is already part of the current assignment"
                 raise failure(KafkaError._CONFLICT, text)
-            self._assigned[place] = Assigned(one.offset, one.offset)
+            position = self._positions.get(place)
+            if position is None:
+                position = Position(place, self.process, self.broker, self._committed)
+                self._positions[place] = position
+            position.begin(one.offset)
+            self._assigned[place] = position
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         """Read these no longer."""
@@ -169,11 +156,11 @@ class Consumer(Client):
             if (one.topic, one.partition) not in self._assigned:
                 raise failure(KafkaError._INVALID_ARG, "Can't subtract from empty assignment")
         for one in partitions:
-            del self._assigned[one.topic, one.partition]
+            self._assigned.pop((one.topic, one.partition)).end()
 
     def assignment(self) -> list[TopicPartition]:
         """What is read."""
-        return [TopicPartition(*place, one.position) for place, one in self._assigned.items()]
+        return [TopicPartition(*place, one.next) for place, one in self._assigned.items()]
 
     def pause(self, partitions: list[TopicPartition]) -> None:
         """Do not fetch these; what was fetched is thrown away."""
@@ -181,13 +168,15 @@ class Consumer(Client):
             place = (one.topic, one.partition)
             self._paused.add(place)
             if (assigned := self._assigned.get(place)) is not None:
-                assigned.fetched.clear()
-                assigned.fetched_to = assigned.position
-                assigned.told_end = -1
+                assigned.pause()
 
     def resume(self, partitions: list[TopicPartition]) -> None:
         """Fetch these again."""
-        self._paused.difference_update((one.topic, one.partition) for one in partitions)
+        for one in partitions:
+            place = (one.topic, one.partition)
+            self._paused.discard(place)
+            if (assigned := self._assigned.get(place)) is not None:
+                assigned.resume()
 
     def seek(self, partition: TopicPartition) -> None:
         """Read a partition from another offset."""
@@ -195,7 +184,7 @@ class Consumer(Client):
         if assigned is None:
             text = f"Failed to seek to offset {partition.offset}: Local: Erroneous state"
             raise failure(KafkaError._STATE, text)
-        assigned.restart(partition.offset)
+        assigned.seek(partition.offset)
 
     def get_watermark_offsets(
         self, partition: TopicPartition, timeout: float = -1, cached: bool = False
@@ -259,7 +248,7 @@ class Consumer(Client):
                 if message.error() is None:
                     offset = message.offset()
                     assert offset is not None, "a record has an offset"
-                    assigned.position = offset + 1
+                    assigned.hand(offset)
                 messages.append(message)
         self._fetch()
         return messages
@@ -272,8 +261,8 @@ class Consumer(Client):
             if place not in self._paused and len(assigned.fetched) < FETCHED_MAX:
                 self._fetch_one(place, assigned)
 
-    def _fetch_one(self, place: Place, assigned: Assigned) -> None:
-        if assigned.failed:
+    def _fetch_one(self, place: Place, assigned: Position) -> None:
+        if assigned.failed or assigned.state is not State.READING:
             return
         try:
             log = self.broker.log(*place)
@@ -286,7 +275,7 @@ class Consumer(Client):
             error = KafkaError(KafkaError._AUTO_OFFSET_RESET, f"offset reset: {refused.code}")
             assigned.fetched.append(Message(*place, assigned.fetched_to, error=error))
             return
-        assigned.high = log.high
+        assigned.low, assigned.high = log.start, log.high
         assigned.fetched.extend(_message(place, offset, entry) for offset, entry in found)
         end = log.end(committed=self._committed)
         if assigned.fetched_to == end != assigned.told_end:

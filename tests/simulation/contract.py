@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from app.kafka.membership import read_membership
+from tests.simulation.contract_reading import READING
 from tests.simulation.contract_words import (
-    ABOVE,
     EOF,
-    commit,
     decided,
-    delete,
     ends,
     error_of,
     eventually,
@@ -25,7 +23,6 @@ from tests.simulation.contract_words import (
     held,
     member_of,
     metadata_of,
-    nothing,
     polled,
     reader,
     ready,
@@ -35,48 +32,7 @@ from tests.simulation.contract_words import (
 )
 
 if TYPE_CHECKING:
-    from tests.simulation.contract_words import Cluster, Seen, Told
-
-
-def transactions_show_when_they_are_committed(kafka: Cluster) -> None:
-    topic, producer = kafka.topic(), ready(kafka)
-    write(producer, topic, 1, 2)
-    uncommitted = reader(kafka, topic, 0, "read_uncommitted")
-    committed = reader(kafka, topic, 0)
-    assert following(kafka, uncommitted, 3) == [(1, 0), (2, 1), (EOF, 2)]
-    assert following(kafka, committed, 1) == [(EOF, 0)]
-    commit(kafka, producer, topic)
-    assert following(kafka, committed, 3) == [(1, 0), (2, 1), (EOF, 3)], (
-        "the marker takes an offset"
-    )
-    write(producer, topic, 3)
-    producer.abort_transaction(10)
-    assert following(kafka, committed, 1) == [(EOF, 5)]
-
-
-def ends_differ_while_a_transaction_is_open(kafka: Cluster) -> None:
-    topic, producer = kafka.topic(), ready(kafka)
-    write(producer, topic, 1)
-    producer.commit_transaction(10)
-    eventually(kafka, lambda: ends(kafka, topic) == (0, 2, 2))
-    write(producer, topic, 2, 3)
-    assert ends(kafka, topic) == (0, 2, 4)
-    consumer = reader(kafka, topic, 0)
-    assert following(kafka, consumer, 2) == [(1, 0), (EOF, 2)]
-    place = TopicPartition(topic, 0)
-    assert consumer.get_watermark_offsets(place, 5)[1] == 2, "the last stable offset, if it asks"
-    assert consumer.get_watermark_offsets(place, cached=True)[1] == 4
-    producer.abort_transaction(10)
-    eventually(kafka, lambda: ends(kafka, topic) == (0, 5, 5))
-
-
-def an_end_is_not_told_to_who_is_beyond_it(kafka: Cluster) -> None:
-    topic, producer = kafka.topic(), ready(kafka)
-    write(producer, topic, 1, 2, 3)
-    above = reader(kafka, topic, 2)
-    assert nothing(above)
-    commit(kafka, producer, topic)
-    assert following(kafka, above, 2) == [(3, 2), (EOF, 4)]
+    from tests.simulation.contract_words import Cluster, Told
 
 
 def a_second_producer_of_a_name_fences_the_first(kafka: Cluster) -> None:
@@ -168,79 +124,6 @@ def offsets_are_unstable_until_they_are_decided(kafka: Cluster) -> None:
     producer.commit_transaction(10)
     eventually(kafka, lambda: stored(kafka, group, topic) == 1)
     member.close()
-
-
-def a_seek_reads_again_and_a_pause_throws_away(kafka: Cluster) -> None:
-    topic, producer = kafka.topic(), ready(kafka)
-    write(producer, topic, 1, 2, 3)
-    commit(kafka, producer, topic)
-    place = TopicPartition(topic, 0)
-    consumer = reader(kafka, topic, 0)
-    everything: list[Seen] = [(1, 0), (2, 1), (3, 2), (EOF, 4)]
-    assert following(kafka, consumer, 4) == everything
-    consumer.seek(TopicPartition(topic, 0, 1))
-    assert following(kafka, consumer, 3) == everything[1:]
-    consumer.pause([place])
-    consumer.seek(TopicPartition(topic, 0, 2))
-    assert nothing(consumer)
-    consumer.resume([place])
-    consumer.seek(TopicPartition(topic, 0, 2))
-    assert following(kafka, consumer, 2) == everything[2:]
-    consumer.pause([place])
-    consumer.resume([place])
-    assert following(kafka, consumer, 1) == everything[3:], "an end is told again"
-
-
-def a_pause_outlives_the_assignment(kafka: Cluster) -> None:
-    topic, producer = kafka.topic(), ready(kafka)
-    write(producer, topic, 1)
-    commit(kafka, producer, topic)
-    place = TopicPartition(topic, 0, 0)
-    consumer = reader(kafka, topic, 0)
-    assert following(kafka, consumer, 2) == [(1, 0), (EOF, 2)]
-    consumer.pause([place])
-    consumer.incremental_unassign([place])
-    consumer.incremental_assign([place])
-    assert nothing(consumer)
-    consumer.resume([place])
-    assert following(kafka, consumer, 2) == [(1, 0), (EOF, 2)]
-
-
-def assignments_grow_and_shrink(kafka: Cluster) -> None:
-    topic, producer = kafka.topic(2), ready(kafka)
-    producer.begin_transaction()
-    for lane in range(2):
-        producer.produce(topic, b"%d" % lane, partition=lane)
-    producer.commit_transaction(10)
-    for lane in range(2):
-        decided(kafka, topic, lane)
-    zero, one = (TopicPartition(topic, lane, 0) for lane in range(2))
-    consumer = kafka.consumer()
-    consumer.incremental_assign([zero])
-    assert error_of(lambda: consumer.incremental_assign([zero])).code() == KafkaError._CONFLICT
-    assert following(kafka, consumer, 2) == [(0, 0), (EOF, 2)]
-    consumer.incremental_assign([one])
-    assert following(kafka, consumer, 2) == [(1, 0), (EOF, 2)]
-    consumer.incremental_unassign([zero])
-    again = error_of(lambda: consumer.incremental_unassign([zero]))
-    assert again.code() == KafkaError._INVALID_ARG
-    assert error_of(lambda: consumer.seek(zero)).code() == KafkaError._STATE
-    consumer.pause([zero])  # What is not assigned is passed over.
-    consumer.seek(one)
-    assert following(kafka, consumer, 2) == [(1, 0), (EOF, 2)]
-
-
-def what_was_deleted_is_below_the_log(kafka: Cluster) -> None:
-    topic, producer = kafka.topic(), ready(kafka)
-    write(producer, topic, 1, 2, 3)
-    commit(kafka, producer, topic)
-    assert delete(kafka, topic, 2).low_watermark == 2
-    assert delete(kafka, topic, 1).low_watermark == 2
-    assert error_of(lambda: delete(kafka, topic, 9)).code() == KafkaError.OFFSET_OUT_OF_RANGE
-    assert ends(kafka, topic) == (2, 4, 4)
-    assert following(kafka, reader(kafka, topic, 2), 2) == [(3, 2), (EOF, 4)]
-    assert following(kafka, reader(kafka, topic, 1), 1) == [(ABOVE, 1)]
-    assert following(kafka, reader(kafka, topic, 9), 1) == [(ABOVE, 9)]
 
 
 def lanes_move_from_member_to_member(kafka: Cluster) -> None:
@@ -340,18 +223,12 @@ def calls_have_their_time(kafka: Cluster) -> None:
 
 
 PROMISES: Final = (
-    transactions_show_when_they_are_committed,
-    ends_differ_while_a_transaction_is_open,
-    an_end_is_not_told_to_who_is_beyond_it,
+    *READING,
     a_second_producer_of_a_name_fences_the_first,
     a_fenced_producer_learns_it_in_a_flush,
     offsets_are_taken_from_members_of_this_generation_only,
     empty_metadata_switches_the_check_off,
     offsets_are_unstable_until_they_are_decided,
-    a_seek_reads_again_and_a_pause_throws_away,
-    a_pause_outlives_the_assignment,
-    assignments_grow_and_shrink,
-    what_was_deleted_is_below_the_log,
     lanes_move_from_member_to_member,
     a_member_that_does_not_poll_is_lost,
     a_late_commit_ends_whatever_is_open,

@@ -92,18 +92,13 @@ class Membership:
     # --- what the background thread does --------------------------------------------------------
 
     def _later(self, action: Callable[[], None], delay: float) -> None:
-        """Do something in the background, unless the process is stopped or dead by then."""
+        """Do something in the background, unless the consumer has left by then."""
 
         def act() -> None:
-            if self._process.dead or self._left:
-                return
-            frozen = self._process.frozen_until - self._world.now
-            if frozen > 0:
-                self._world.at(frozen + self._world.latency(), act)
-                return
-            action()
+            if not self._left:
+                action()
 
-        self._world.at(delay, act)
+        self._process.later(act, delay)
 
     def _arrives(self, action: Callable[[], None]) -> None:
         """A request: carried out when the broker is there, whatever becomes of its sender."""

@@ -74,6 +74,20 @@ class Process:
         self.tasks[task] = None
         self.world.resume(task, delay)
 
+    def later(self, action: Callable[[], None], delay: float) -> None:
+        """Have a library's own thread do something: when the process goes on, if it is stopped."""
+
+        def act() -> None:
+            if self.dead:
+                return
+            frozen = self.frozen_until - self.world.now
+            if frozen > 0:
+                self.world.at(frozen + self.world.latency(), act)
+                return
+            action()
+
+        self.world.at(delay, act)
+
     def crash(self) -> None:
         """End at once, wherever its threads are; what is on the wire may still arrive."""
         self.dead = True

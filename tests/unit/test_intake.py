@@ -41,6 +41,19 @@ def test_a_client_that_went_back_to_the_beginning_is_sent_to_its_position() -> N
     assert len(lane.inbox) == 0
 
 
+def test_old_records_behind_new_ones_are_no_new_ones() -> None:
+    """The client gives what it had fetched before it went back, and then goes on from there."""
+    lane, inputs = running(), Inputs()
+    lane.expected[Side.LEFT] = 1
+    batch = polled(1, 2, 3, 4, 5, 0, 1)
+    batch.ends[Side.LEFT, 0] = 6
+    intake_of(lane, inputs).accept(batch, now=None)
+    assert inputs.flows == [(Side.LEFT, 0, 1)]
+    assert lane.expected[Side.LEFT] == 1
+    assert len(lane.inbox) == 0
+    assert lane.drained[Side.LEFT] is False
+
+
 def test_a_side_that_is_held_stays_held() -> None:
     lane, inputs = running(), Inputs()
     lane.expected[Side.LEFT], lane.held[Side.LEFT] = 100, True
