@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import structlog
@@ -28,6 +27,7 @@ from app.errors import Fenced, Retry
 from app.kafka.changelog import read_tail
 from app.kafka.clients import with_defaults
 from app.kafka.failures import error_of, of_request
+from app.kafka.fences import Fences
 from app.kafka.transactions import Limits
 from rebalance.lanes import Extent
 from schemas.records import Side
@@ -90,9 +90,7 @@ class Authority:
             }
         )
         self._topics = (config.left.topic, config.right.topic)
-        self._fences: dict[str, bool] = {}
-        """By transactional id: whether it was ended, or somebody is at it."""
-        self._fencing = Lock()
+        self._fences = Fences(self._init)
 
     def changelog(self, lane: int) -> Extent:
         """Log start and high watermark of the lane's changelog."""
@@ -125,7 +123,7 @@ class Authority:
         enough for ever, as no name is ever used by a second producer; two at once would abort each
         other's.
         """
-        self._asked(f"fencing {writer}", lambda: self._fence_once(writer))
+        self._asked(f"fencing {writer}", lambda: self._fences.once(writer))
 
     def stored(self, lane: int) -> tuple[int | None, int | None]:
         """The group's stable offsets of both inputs; waits while a transaction holds them."""
@@ -286,21 +284,6 @@ class Authority:
             offsets[partition.topic] = partition.offset if partition.offset >= 0 else None
         left, right = (offsets[topic] for topic in self._topics)
         return left, right
-
-    def _fence_once(self, writer: str) -> None:
-        """Raises Retry while another thread is at it."""
-        with self._fencing:
-            if writer in self._fences:
-                if self._fences[writer]:
-                    return
-                raise Retry("another thread is at it")
-            self._fences[writer] = False
-        try:
-            self._init(writer)
-        except BaseException:
-            del self._fences[writer]
-            raise
-        self._fences[writer] = True
 
     def _init(self, writer: str) -> None:
         producer = Producer(
