@@ -165,8 +165,8 @@ class Worker:
 
     def _round(self) -> bool:
         """Take over, claim, join; returns whether a turn was committed."""
-        if self._renew is not None:
-            raise Renew(self._renew)
+        if (why := self._renew or self.transactions.doubt) is not None:
+            raise Renew(why)
         if self.lookups.step():
             self.intake.resume()
         ready = self.takeovers.step()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +21,7 @@ COMPLAIN_EVERY_S: Final = 10.0
 LOOK_UP_TIMEOUT_S: Final = 1.0
 _QUIET: Final = 2
 """Below librdkafka's level of lost connections: they are told once, in a line of our own."""
+_ALL_BUT_DEBUG: Final = 6
 
 _log: Final = structlog.get_logger()
 _complained: Final[dict[int, float]] = {}
@@ -56,3 +58,27 @@ def look_up(consumer: Consumer, topic: str) -> None:
     """
     with suppress(KafkaException):
         consumer.list_topics(topic, LOOK_UP_TIMEOUT_S)
+
+
+class Listener:
+    """Hears what a client logs, in place of a logger: whether anything went wrong with it.
+
+    There is no other sign of a connection that broke and was made again within one call. Lines come
+    while the client is polled or flushed, and those of one kind only once in a while.
+    """
+
+    def __init__(self) -> None:
+        self.heard = ""
+        """The last line that was no mere debugging."""
+
+    def properties(self, properties: Mapping[str, Property]) -> dict[str, Any]:
+        """Properties of a client that it is to listen to."""
+        level = {} if "debug" in properties else {"log_level": _ALL_BUT_DEBUG}
+        return {**with_defaults(properties), **level, "log.connection.close": True, "logger": self}
+
+    def log(self, level: int, text: str, *parts: object) -> None:
+        """A line of the client's log, as Python's own loggers take it."""
+        line = text % parts
+        _log.debug("kafka", said=line)
+        if level > logging.DEBUG:
+            self.heard = line

@@ -53,16 +53,16 @@ class Producers:
     def own(self) -> frozenset[str]:
         """Names that a takeover need not fence: the live one, and those with nothing open.
 
-        Once an abort was acknowledged nothing is open under a name that is not used again. What
+        Once the last end was acknowledged nothing is open under a name that is not used again. What
         may still be on its way (an EndTxn that was sent twice) finds nothing to end.
         """
         return frozenset((self.transactions.writer, *self._ended))
 
     def retire(self) -> None:
-        """Stop using the live producer: its last transaction failed."""
+        """Stop using the live producer: its last transaction failed, or its end is in doubt."""
         retired = self.transactions.retire()
         if retired.producer is not None:
-            if retired.aborted:
+            if retired.ended:
                 self._ended.append(retired.writer)
             self.threads.submit(self._end, retired.writer, retired.producer)
 

@@ -7,9 +7,16 @@ which an EndTxn carries no more than producer id and epoch. So:
 2. The second copy is delayed; the first one is answered; turn n + 1 begins and writes.
 3. The delayed copy arrives and commits what turn n + 1 has written so far.
 
-With this order that half can only be outputs, which are written again identically; never a
-recorded turn whose matches are missing. Transactional ids are new for every producer object: a
-name that is used twice lets two workers fence each other for ever.
+With this order that half can only be outputs, never a recorded turn whose matches are missing. But
+whoever runs the turn again may find other records waiting, and take some of these rows for late:
+
+4. The worker dies; the next owner does not find the turn in the changelog, and runs it again.
+5. More of the other side is there by now. A row comes later in the order than it did, and is
+   rejected. Its match stays in the output.
+
+So a producer whose connection broke is not used again, acknowledged as the commit may be (`doubt`).
+Transactional ids are new for every producer object: a name that is used twice lets two workers
+fence each other for ever.
 """
 
 from __future__ import annotations
@@ -23,7 +30,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from app.errors import Renew
-from app.kafka.clients import report, with_defaults
+from app.kafka.clients import Listener, report
 from app.kafka.failures import error_of, in_transaction, of_request
 from app.kafka.rejects import Copied, copied_from, record_of
 from app.steps import Reached, nobody
@@ -46,16 +53,16 @@ TOPIC_BYTES_DEFAULT: Final = 1_048_588
 BATCH_BYTES: Final = 1_000_000
 """What the client by itself puts into one batch at most."""
 
-Prepared = tuple[str, Producer]
-"""A new producer and its transactional id."""
+Prepared = tuple[str, Producer, Listener]
+"""A new producer, with its transactional id and who hears of its troubles."""
 
 
 class Retired(NamedTuple):
-    """A producer that is not used any more, and whether the broker has confirmed its last abort."""
+    """A producer that is not used any more, and whether the broker has confirmed its last end."""
 
     writer: str
     producer: Producer | None
-    aborted: bool
+    ended: bool
 
 
 _log: Final = structlog.get_logger()
@@ -148,7 +155,9 @@ class Transactions:
         self._topics = topics
         self._limits = limits
         self._producer: Producer | None = None
-        self._aborted = False
+        self._listener = Listener()
+        self._ended = True
+        """Whether the last transaction was committed or aborted, and that acknowledged."""
         self.writer = ""
         """Transactional id of the live producer; empty while there is none."""
 
@@ -157,24 +166,36 @@ class Transactions:
 
         Raises Retry where no coordinator answered in time.
         """
-        writer = f"{self._name}-{uuid.uuid4()}"
-        properties = {**with_defaults(self._properties), "transactional.id": writer}
+        writer, listener = f"{self._name}-{uuid.uuid4()}", Listener()
+        properties = {**listener.properties(self._properties), "transactional.id": writer}
         producer = Producer({**properties, "error_cb": report})
         try:
             producer.init_transactions(CALL_TIMEOUT_S)
         except KafkaException as error:
             raise of_request(error) from error
-        return writer, producer
+        return writer, producer, listener
 
-    def install(self, writer: str, producer: Producer) -> None:
-        """Take a prepared producer into use."""
-        self.writer, self._producer, self._aborted = writer, producer, False
+    def install(self, writer: str, producer: Producer, listener: Listener) -> None:
+        """Take a prepared producer into use; no commit of it can be on its way."""
+        producer.poll(0)
+        listener.heard = ""
+        self.writer, self._producer, self._listener = writer, producer, listener
+        self._ended = True
 
     def retire(self) -> Retired:
         """Stop using the live producer; returns it, for a thread that may wait for its end."""
-        retired = Retired(self.writer, self._producer, self._aborted)
-        self.writer, self._producer = "", None
+        retired = Retired(self.writer, self._producer, self._ended)
+        self.writer, self._producer, self._listener = "", None, Listener()
         return retired
+
+    @property
+    def doubt(self) -> str | None:
+        """Why the producer must not begin another transaction, although the last one is committed.
+
+        A copy of what ended it may still be on its way, and would end the next one half-way.
+        """
+        heard = self._listener.heard
+        return f"a second end of the last transaction may come: {heard}" if heard else None
 
     @property
     def ready(self) -> bool:
@@ -196,6 +217,9 @@ class Transactions:
         """
         producer = self._producer
         assert producer is not None, "no live producer"
+        if self.doubt is not None:
+            raise Renew(self.doubt)
+        self._ended = False
         try:
             producer.begin_transaction()
         except KafkaException as error:
@@ -225,7 +249,10 @@ class Transactions:
             # The client has called a delivery report on top of the fatal error that it was about
             # to raise.
             raise Renew(f"fenced while records were on their way: {error}") from error
+        self._ended = True
         self._reached(f"{kind}.committed")
+        # What the client had to say meanwhile is heard now.
+        producer.poll(0)
         return written
 
     def _membership(self, producer: Producer, metadata: Callable[[], bytes]) -> bytes:
@@ -244,7 +271,7 @@ class Transactions:
         """
         with contextlib.suppress(KafkaException):
             producer.abort_transaction(CALL_TIMEOUT_S)
-            self._aborted = True
+            self._ended = True
 
     def _outputs(
         self, producer: Producer, writes: Iterable[LaneWrite]

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from app.broker import ENVIRONMENT_NAME, Broker, start_broker
+from tests.kafka.avro import encode, instant
 from tests.kafka.harness import Harness
 from tests.kafka.load import Load
+from tests.kafka.proxy import Proxy
 from tests.kafka.streams import random_stream
 from tests.kafka.victims import halted, victim
-from tests.kafka.workers import lanes_of
+from tests.kafka.workers import HOST, free_port, lanes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,6 +113,47 @@ def test_a_worker_stops_in_the_middle_of_a_takeover_that_hangs(
     third = kafka.start(config)
     kafka.await_running(third)
     stream.check_log(kafka.read(kafka.job.output))
+
+
+def test_an_end_of_a_transaction_that_comes_late_finds_nothing(tmp_path: Path) -> None:
+    """Its connection broke, and the client has sent it again; it comes in the midst of a turn.
+
+    It would commit half of that, were it a turn of the same producer. The other half never comes:
+    the worker dies, and the next one runs the turn again.
+    """
+    port = free_port()
+    advertised = {"advertised.listeners": f"PLAINTEXT://{HOST}:{port}"}
+    environ = {name: value for name, value in os.environ.items() if name != ENVIRONMENT_NAME}
+    with (
+        start_broker(advertised, environ=environ) as broker,
+        Proxy(port, broker.bootstrap_servers) as proxy,
+    ):
+        kafka = Harness(f"{HOST}:{port}", tmp_path)
+        try:
+            kafka.create_topics(1)
+            config = kafka.write_config()
+            worker = victim(kafka, config, "STOP", "turn.flushed")
+            kafka.await_running(worker)
+            # Each is a turn of its own; in the third one the worker stops.
+            kafka.send(kafka.job.left, b"k", encode(instant("l1", 10)))
+            kafka.settle()
+            proxy.hold_next_end()
+            kafka.send(kafka.job.right, b"k", encode(instant("r1", 10)))
+            kafka.settle()
+            assert proxy.held is not None, "the second turn was ended twice"
+            kafka.send(kafka.job.right, b"k", encode(instant("r2", 10)))
+            kafka.flush()
+            kafka.await_(lambda: halted(worker), 60, worker.tail)
+            proxy.deliver()
+            worker.kill()
+            heir = kafka.start(config)
+            kafka.settle()
+            keys = [change.key for change in kafka.read(kafka.job.output)]
+            assert sorted(map(str, keys)) == ["b'L:l1|R:r1'", "b'L:l1|R:r2'"]
+            assert "a second end of the last transaction may come" in worker.log.read_text()
+            stop(heir)
+        finally:
+            kafka.close()
 
 
 @pytest.mark.long

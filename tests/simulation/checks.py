@@ -129,7 +129,8 @@ class Checks:
     def results(self, codec: Codec, *, twice: bool, never_late: bool) -> None:
         """Output and rejects are what the plainest join of the same inputs gives.
 
-        `twice`: a delayed EndTxn may have committed outputs that were then written again.
+        `twice`: a delayed EndTxn may have committed outputs that were then written again; only a
+        producer that is used on although its connection broke is open to that.
         """
         emitted: list[Emitted] = []
         for lane in range(self._lanes):

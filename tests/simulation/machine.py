@@ -138,7 +138,7 @@ class Log:
         said = " ".join(f"{name}={value}" for name, value in details.items())
         process.world.note(f"{process.name}: {event} {said}")
 
-    info = warning = error = _say
+    debug = info = warning = error = _say
 
 
 class Metrics:

@@ -67,6 +67,9 @@ class Mutation:
 
 LATE_ENDS: Final[Mapping[str, Any]] = {
     "late_end": 0.7,
+    "twice": True,
+    "disorder": 5,
+    "idle": False,
     "lose_end": 0.0,
     "trouble_s": 10.0,
     "faults": ("crash", "bump", "expel", "expel"),
@@ -91,6 +94,11 @@ MOVES: Final[Mapping[str, Any]] = {
     "workers": 2,
     "events": 22,
     "max_records": 1,
+}
+SLOW_MOVES: Final[Mapping[str, Any]] = {
+    **MOVES,
+    "slow_every": 0.3,
+    "slow_s": 0.3,
 }
 FULL_DISKS: Final[Mapping[str, Any]] = {
     "faults": ("full", "stop", "stop"),
@@ -147,6 +155,15 @@ for side in Side:
 
 OUTER_AS_INNER: Final = "reached(lone.decided, horizon), 1"
 
+UNDOUBTING: Final = (
+    Edit(Transactions.write, "if self.doubt is not None:", "if False:"),
+    Edit(Worker._round, "self._renew or self.transactions.doubt", "self._renew"),
+)
+"""A producer is used again although its connection broke: only then a late EndTxn finds anything.
+
+Where rows are never late that does no harm but to write some outputs twice.
+"""
+
 MUTATIONS: Final = (
     Mutation(
         "restore ends at the last stable offset, and nobody is fenced",
@@ -189,6 +206,7 @@ MUTATIONS: Final = (
     Mutation(
         "changelog is written before the outputs",
         (
+            *UNDOUBTING,
             Edit(Transactions.write, CHANGELOG, ""),
             Edit(
                 Transactions.write,
@@ -200,7 +218,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "outputs are not flushed before the changelog",
-        (Edit(Transactions.write, FLUSH, ""),),
+        (*UNDOUBTING, Edit(Transactions.write, FLUSH, "")),
         options=LATE_AND_SLOW,
     ),
     Mutation(
@@ -219,6 +237,7 @@ MUTATIONS: Final = (
     Mutation(
         "a producer is used again after an abort",
         (
+            *UNDOUBTING,
             Edit(
                 Worker._turn,
                 "    except Renew:\n",
@@ -343,6 +362,11 @@ MUTATIONS: Final = (
         options=MOVES,
     ),
     Mutation(
+        "left partitions are assigned at their end",
+        (Edit(Inputs._on_assign, "p.partition, _NOWHERE)", "p.partition, -1)"),),
+        options=SLOW_MOVES,
+    ),
+    Mutation(
         "a linearizable answer is given without a proof",
         (Edit(Questions.serve, "if question.linearizable:", "if False:"),),
         options=asleep("turn.stored"),
@@ -361,6 +385,11 @@ MUTATIONS: Final = (
         "lanes are released although a store could not be written",
         (Edit(Worker.close, "self.running.clear()", "pass"),),
         options=FULL_DISKS,
+    ),
+    Mutation(
+        "a producer is used again although its connection broke in a commit",
+        UNDOUBTING,
+        options={**LATE_ENDS, "twice": False},
     ),
     Mutation(
         "an answer holds whatever memory holds",

@@ -83,6 +83,8 @@ class Options:
     lose_request: float = 0.0
     lose_answer: float = 0.0
     late_end: float = 0.0
+    twice: bool = False
+    """Whether outputs may stand in the log twice, as they may where a planted bug lets late_end."""
     lose_end: float = 0.0
     marker_s: float = 0.02
     slow_every: float = 0.03

@@ -7,6 +7,7 @@ heal stays until the abort; a fatal one stays for ever.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -68,6 +69,8 @@ class Producer(Client):
         self._sending = False
         self._unraised: KafkaException | None = None
         """A fatal error that no call has told yet."""
+        self._lines: list[str] = []
+        """Of its log; a poll or a flush hands them over."""
 
     # --- the vendor's surface -------------------------------------------------------------------
 
@@ -241,7 +244,10 @@ class Producer(Client):
         self._queue.clear()
 
     def _serve(self) -> int:
-        """Delivery reports, and the fatal error that the vendor raises out of them."""
+        """The log, delivery reports, and the fatal error that the vendor raises out of them."""
+        lines, self._lines = self._lines, []
+        for line in lines:
+            self.config["logger"].log(logging.INFO, "%s [%s] %s", "FAIL", self._name, line)
         reports, self._reports = self._reports, []
         unraised, self._unraised = self._unraised, None
         if unraised is not None:
@@ -335,6 +341,7 @@ class Producer(Client):
                 if flight.outcome() == "done":
                     network.on_late_end(self.process)
 
+        self._lines.append("Disconnected while requests were in flight")
         world.note(f"{name}: {label}: the connection breaks, a copy is on its way")
         world.at(world.random.random() ** 3 * LATE_END_S, arrive)
         if world.random.random() < 0.7:

@@ -155,9 +155,7 @@ class Simulation:
                     self.checks.store(store)
                     store.close()
         codec = codec_of(job(self.workers[0].directory, self.options))
-        self.checks.results(
-            codec, twice=self.options.late_end > 0, never_late=self.workload.never_late
-        )
+        self.checks.results(codec, twice=self.options.twice, never_late=self.workload.never_late)
 
 
 def simulate(seed: int, change: Callable[[Options], None] | None = None) -> Outcome:

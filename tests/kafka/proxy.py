@@ -1,0 +1,98 @@
+"""Stands between a broker and its clients, and lets the end of a transaction come late.
+
+For a broker that advertises the proxy's port. What is sent through is a frame: four bytes of
+length, then the request, which begins with two bytes that say which it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from typing import TYPE_CHECKING, Final, Self
+
+from tests.kafka.workers import HOST
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+END_TXN: Final = 26
+_LENGTH: Final = struct.Struct(">i")
+_CODE_AT: Final = 12
+"""Of the error in the answer to EndTxn, version 1."""
+_CHUNK: Final = 65_536
+
+
+class Proxy:
+    """As a context manager; its threads end with their connections."""
+
+    def __init__(self, port: int, broker: str) -> None:
+        host, number = broker.rsplit(":", 1)
+        self._broker = (host, int(number))
+        self._listening = socket.create_server((HOST, port))
+        self._sockets: list[socket.socket] = []
+        self._holding = threading.Event()
+        self.held: bytes | None = None
+        """The end of a transaction whose connection was broken instead of it being passed on."""
+
+    def hold_next_end(self) -> None:
+        """Keep the next EndTxn, and break the connection that it came on."""
+        self._holding.set()
+
+    def deliver(self) -> int:
+        """Let the broker have what was kept; returns the code of its answer."""
+        assert self.held is not None, "nothing was kept"
+        with socket.create_connection(self._broker, 10) as late:
+            late.sendall(self.held)
+            (code,) = struct.unpack_from(">h", late.recv(_CHUNK), _CODE_AT)
+        return int(code)
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for one in (self._listening, *self._sockets):
+            _break(one)
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):  # Closed: that is the end.
+            while True:
+                client, _ = self._listening.accept()
+                broker = socket.create_connection(self._broker, 10)
+                broker.settimeout(None)
+                self._sockets += [client, broker]
+                for target in (self._requests, self._answers):
+                    threading.Thread(target=target, args=(client, broker), daemon=True).start()
+
+    def _requests(self, client: socket.socket, broker: socket.socket) -> None:
+        with contextlib.suppress(OSError), client.makefile("rb") as sent:
+            while len(head := sent.read(_LENGTH.size)) == _LENGTH.size:
+                frame = head + sent.read(_LENGTH.unpack(head)[0])
+                (kind,) = struct.unpack_from(">h", frame, _LENGTH.size)
+                if kind == END_TXN and self._holding.is_set():
+                    self._holding.clear()
+                    self.held = frame
+                    break
+                broker.sendall(frame)
+        _break(client)
+        _break(broker)
+
+    def _answers(self, client: socket.socket, broker: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := broker.recv(_CHUNK):
+                client.sendall(chunk)
+        _break(client)
+
+
+def _break(one: socket.socket) -> None:
+    """Shut it down first: to close it alone would not wake who reads from it."""
+    with contextlib.suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)
+    one.close()
