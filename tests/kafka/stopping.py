@@ -1,9 +1,10 @@
 """Runs a worker that kills or stops itself at the n-th passage of one of its steps.
 
-    python -m tests.kafka.stopping CONFIG KILL|STOP|HANG STEP COUNT
+    python -m tests.kafka.stopping CONFIG KILL|STOP|HANG|TERM STEP COUNT
 
 The steps are those of `app.steps`. It stops once only; a later SIGCONT lets it go on. HANG stops
-the thread of the loop alone, until SIGUSR1: the client and the HTTP server go on without it.
+the thread of the loop alone, until SIGUSR1: the client and the HTTP server go on without it. TERM
+holds the loop up for a moment, so that the helper threads learn of it before the loop does.
 """
 
 from __future__ import annotations
@@ -11,13 +12,17 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from pathlib import Path
+from typing import Final
 
 from app import log
 from app.config import load_config
 from app.errors import SpanjoinError
 from app.run import run_worker
 from app.steps import STEPS
+
+NOTICED_AFTER_S: Final = 0.5
 
 
 class Listener:
@@ -39,8 +44,10 @@ class Listener:
     def _halt(self) -> None:
         if self._how == "HANG":
             signal.sigwait({signal.SIGUSR1})
-        else:
-            os.kill(os.getpid(), signal.Signals[f"SIG{self._how}"])
+            return
+        os.kill(os.getpid(), signal.Signals[f"SIG{self._how}"])
+        if self._how == "TERM":
+            time.sleep(NOTICED_AFTER_S)
 
 
 def main() -> int:

@@ -13,12 +13,11 @@ import time
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from confluent_kafka import Producer
 
 from app.steps import KINDS, PROVING, STEPS, WRITING
 from tests.kafka.asking import Asked
 from tests.kafka.streams import random_stream
-from tests.kafka.victims import REACHED_WITHIN_S, Trickle, finish, halted, victim, writers
+from tests.kafka.victims import REACHED_WITHIN_S, Trickle, fence, finish, halted, victim, writers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,11 +97,9 @@ def test_a_crash_at_each_of_the_rarer_steps(kafka: Harness) -> None:
         trickle.until(worker)
         assert worker.process.returncode == -signal.SIGKILL, worker.tail()
 
-    def fence(worker: Worker) -> None:
+    def be_fenced(worker: Worker) -> None:
         (lane, *_) = worker.running()
-        name = writers(kafka)[lane][-1][1]
-        servers = {"bootstrap.servers": kafka.bootstrap_servers}
-        Producer({**servers, "transactional.id": name}).init_transactions(30)
+        fence(kafka, writers(kafka)[lane][-1][1])
 
     for step in PROOF:
         crash(step, lambda worker: [Asked(worker, f"key-{number}") for number in range(20)])
@@ -115,7 +112,7 @@ def test_a_crash_at_each_of_the_rarer_steps(kafka: Harness) -> None:
         (store / "CURRENT").write_text("nonsense")
     crash("wipe", str)
     crash("lost", asleep)
-    crash("renewed", fence)
+    crash("renewed", be_fenced)
     crash("truncated", str)
     finish(kafka, trickle, stream)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +18,8 @@ from tests.kafka.lane import HORIZON
 from tests.kafka.load import Load
 from tests.kafka.reading import history, live
 from tests.kafka.streams import random_stream
-from tests.kafka.victims import Trickle, finish, halted, victim, writers
+from tests.kafka.telling import read_from_store
+from tests.kafka.victims import Trickle, fence, finish, halted, victim, writers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -250,6 +252,29 @@ def test_a_migration_with_crashes_equals_the_single_worker_baseline(kafka: Harne
         for job in (kafka.job, alone)
     ]
     assert reasons[0] == reasons[1]
+
+
+def test_memory_is_kept_over_a_renewal(kafka: Harness) -> None:
+    """What the failed turn has touched is read from the store again, and nothing else."""
+    kafka.create_topics(1)
+    config = kafka.write_config()
+    worker = kafka.launch([sys.executable, "-m", "tests.kafka.telling", str(config)])
+    keys = [f"key-{number}" for number in range(30)]
+
+    def send(side: str, topic: str, some: list[str]) -> None:
+        for key in some:
+            kafka.send(topic, key, encode(instant(f"{side}-{key}", 10)))
+        kafka.settle()
+
+    send("l", kafka.job.left, keys)
+    fence(kafka, writers(kafka)[0][-1][1])
+    send("r", kafka.job.right, keys[:2])
+    assert "thrown away" in worker.log.read_text()
+    send("r", kafka.job.right, keys[2:])
+    log = kafka.read(kafka.job.output)
+    assert sorted(history(log)) == sorted(f"L:l-{key}|R:r-{key}" for key in keys)
+    assert len(log) == len(keys)
+    assert sorted(read_from_store(worker)) == sorted(keys[:2])
 
 
 def test_duplicates_across_a_migration_change_nothing(kafka: Harness) -> None:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from app.run import HELPER_THREADS
 from tests.kafka.avro import Event, encode, instant
+from tests.kafka.victims import victim
 from tests.kafka.workers import HOST, Worker, free_port, spanjoin
 
 if TYPE_CHECKING:
@@ -175,8 +177,11 @@ def test_a_worker_waits_for_a_broker_that_is_not_there(kafka: Harness) -> None:
 
 
 def test_a_worker_stops_whenever_it_is_told_to(kafka: Harness) -> None:
-    """As soon as it answers, so in the middle of its first contact or of joining the group."""
-    kafka.create_topics(4)
+    """As soon as it answers, so in the middle of its first contact or of joining the group.
+
+    Later, when the first of its lanes has been fenced, others still ask; that is cut off.
+    """
+    kafka.create_topics(2 * HELPER_THREADS)
     config = kafka.write_config()
     for number in (signal.SIGTERM, signal.SIGINT):
         worker = kafka.start(config)
@@ -186,6 +191,8 @@ def test_a_worker_stops_whenever_it_is_told_to(kafka: Harness) -> None:
         assert worker.wait() == 0, worker.tail()
         assert time.monotonic() - began < STOPPED_WITHIN_S
         assert worker.get("/livez")[0] == 0
+    asking = victim(kafka, config, "TERM", "fenced")
+    assert asking.wait() == 0, asking.tail()
 
 
 def test_a_child_that_says_75_is_started_again_and_any_other_end_is_the_end(

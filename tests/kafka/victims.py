@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from confluent_kafka import Producer
+
 from state.checkpoint import decode_turn
 
 if TYPE_CHECKING:
@@ -84,6 +86,12 @@ def finish(kafka: Harness, trickle: Trickle, stream: Stream) -> None:
     kafka.settle()
     stream.check_log(kafka.read(kafka.job.output))
     stream.check_rejects(kafka.read(kafka.job.rejects))
+
+
+def fence(kafka: Harness, writer: str) -> None:
+    """Do what the next owner of one of its lanes would do to this transactional id."""
+    servers = {"bootstrap.servers": kafka.bootstrap_servers}
+    Producer({**servers, "transactional.id": writer}).init_transactions(30)
 
 
 def writers(kafka: Harness) -> dict[int, list[tuple[int, str]]]:
