@@ -21,6 +21,7 @@ from app.idleness import Idleness
 from app.intake import Intake
 from app.kafka.inputs import Inputs, Polled
 from app.kafka.transactions import LaneWrite, Limits, Topics, Transactions, producer_properties
+from app.suspicion import Suspicion
 from schemas.records import Side
 from tests.kafka.avro import encode, instant
 from tests.kafka.harness import Harness, Job
@@ -278,9 +279,10 @@ def goes_back_and_returns(config: Config, known: int, count: int) -> bool:
     lane.expected = [known, 0]
     mixed = False
     with inputs_of(config, moves) as inputs:
-        nobody = cast("Any", None)  # It asks only where a side may be idle.
-        idleness = Idleness(config, nobody, nobody)
-        intake = Intake(config, make_codec(config), inputs, idleness, {0: lane})
+        nobody = cast("Any", None)  # There is nothing to be asked.
+        idleness, codec = Idleness(config, nobody, nobody), make_codec(config)
+        lanes = {0: lane}
+        intake = Intake(config, codec, inputs, idleness, lanes, Suspicion(config), nobody)
 
         def take(polled: Polled) -> None:
             nonlocal mixed
