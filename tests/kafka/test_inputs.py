@@ -247,7 +247,8 @@ def test_who_is_no_member_commits_nothing(kafka: Harness) -> None:
 
         def write(value: bytes) -> None:
             transactions.install(*transactions.prepare())
-            transactions.write([LaneWrite(0, "claim", [value], (7, 8))], inputs.metadata)
+            writes = [LaneWrite(0, (7, 8), lambda: [value])]
+            transactions.write("claim", writes, inputs.metadata)
 
         assert not inputs.member()
         with pytest.raises(Renew, match="not a member"):
