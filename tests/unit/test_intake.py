@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from app.intake import Intake
-from app.kafka.inputs import Polled
+from app.kafka.inputs import Batch, Polled
 from schemas.records import Side
 from tests.unit.test_process import running
 
@@ -28,8 +28,9 @@ def intake_of(lane: Running, inputs: Inputs) -> Intake:
 
 
 def polled(*offsets: int) -> Polled:
-    batch = [list(offsets), [b"k"] * len(offsets), [b"v"] * len(offsets), [None] * len(offsets)]
-    return Polled({(Side.LEFT, 0): cast("Any", tuple(batch))})
+    count = len(offsets)
+    batch = Batch(list(offsets), [b"k"] * count, [b"v"] * count, [None] * count)
+    return Polled({(Side.LEFT, 0): batch})
 
 
 def test_a_client_that_went_back_to_the_beginning_is_sent_to_its_position() -> None:
