@@ -257,7 +257,7 @@ def _checkpoint_of(record: Mapping[str, Any]) -> Checkpoint:
         rows=record["rows"],
         size=record["size"],
         layout=Layout(*(record[name] for name in _LAYOUT_FIELDS)),
-        decided=record["decided"],
+        decided=record["decided"] or b"",
     )
 
 
@@ -277,7 +277,7 @@ def _checkpoint_record(checkpoint: Checkpoint) -> dict[str, object]:
         "right_watermark": watermarks.right,
         "rows": checkpoint.rows,
         "size": checkpoint.size,
-        "decided": checkpoint.decided,
+        "decided": checkpoint.decided or None,
     } | {name: getattr(layout, name) for name in _LAYOUT_FIELDS}
 
 

@@ -43,7 +43,8 @@ EXTREME = replace(
     watermarks=Watermarks(INT64_MIN, INT64_MAX, INT64_MIN),
     rows=INT64_MAX,
     size=INT64_MAX,
-    layout=Layout("none", INT64_MAX, INT64_MAX, INT64_MAX, "a", "b", "c"),
+    layout=Layout("none", INT64_MAX, INT64_MAX, INT64_MAX, "a", "b", "c", "full"),
+    decided=b"\x02" + bytes(range(256)),
 )
 BUCKETS = {
     INT64_MIN: Bucket(1, 2, 2**64 - 1, INT64_MAX, 0, INT64_MAX),
@@ -134,7 +135,20 @@ def test_record_of_an_older_schema_is_still_read() -> None:
 
 
 def test_older_schemas_are_read_from_files() -> None:
-    assert changelog_schemas()[0] == json.loads((files("schemas") / "changelog.avsc").read_text())
+    newest, first = changelog_schemas()
+    assert newest == json.loads((files("schemas") / "changelog.avsc").read_text())
+    assert first == json.loads((files("schemas") / "changelog-1.avsc").read_text())
+
+
+def test_records_from_before_outer_joins_are_of_an_inner_one() -> None:
+    newest, first = changelog_schemas()
+    turns, checkpoints = changelog_formats([newest])
+    old_turns, old_checkpoints = changelog_formats([first])
+    (value,) = encode_turn(EXTREME, ROWS, BUCKETS, RECORD_BYTES_MAX)
+    inner = replace(EXTREME, layout=replace(EXTREME.layout, join_type="inner"), decided=b"")
+    assert decode_turn(old_turns.encode(turns.decode(value))).checkpoint == inner
+    copy = old_checkpoints.encode(checkpoints.decode(encode_checkpoint(EXTREME)))
+    assert decode_checkpoint(copy) == inner
 
 
 def test_damaged_records_are_unreadable() -> None:

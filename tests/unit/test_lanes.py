@@ -80,6 +80,7 @@ def test_an_input_that_ends_before_the_position_stops() -> None:
         ({"left_id": "other"}, "flights was deleted and created again"),
         ({"right_id": "other"}, "weather was deleted and created again"),
         ({"unit": "us"}, "unit is 'us'.*'ms'"),
+        ({"join_type": "full"}, "join.type is 'full'.*'inner'"),
     ],
 )
 def test_another_topic_or_unit_stops(change: dict[str, str], words: str) -> None:
@@ -93,6 +94,17 @@ def test_larger_bounds_stop_unless_accepted(change: dict[str, int]) -> None:
     with pytest.raises(Mismatch, match="--accept-bounds") as stopped:
         check(layout=replace(LAYOUT, **change))  # type: ignore[arg-type]  # numbers only
     assert stopped.value.bounds
+
+
+@pytest.mark.parametrize("change", [{"lateness": 11}, {"max_interval": 51}])
+def test_an_outer_join_takes_no_larger_bounds(change: dict[str, int]) -> None:
+    outer = replace(LAYOUT, join_type="left")
+    with pytest.raises(Mismatch, match="written as unmatched; set it back, or start") as stopped:
+        check(
+            replace(CHECKPOINT, layout=outer),
+            layout=replace(outer, **change),  # type: ignore[arg-type]  # numbers only
+        )
+    assert not stopped.value.bounds
 
 
 @pytest.mark.parametrize("change", [{"lateness": 9}, {"max_interval": 49}, {"changelog_id": "x"}])

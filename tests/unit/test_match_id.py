@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.match_id import match_id, split_match_id
+from schemas.match_id import is_match_id, match_id, split_match_id, unmatched_id
+from schemas.records import Side
 
 
 @pytest.mark.parametrize(
@@ -18,6 +19,10 @@ from schemas.match_id import match_id, split_match_id
 def test_escapes_only_what_it_must(left: str, right: str, expected: bytes) -> None:
     assert match_id(left, right) == expected
     assert split_match_id(expected) == (left, right)
+    # Each half of it names a row that nothing matches.
+    halves = unmatched_id(Side.LEFT, left), unmatched_id(Side.RIGHT, right)
+    assert b"|".join(halves) == expected
+    assert [is_match_id(name) for name in (expected, *halves)] == [True, False, False]
 
 
 @pytest.mark.parametrize("name", [b"", b"L:a", b"L:a|r:b", b"a|R:b", b"L:a|R:b|R:c", b"L:\xff|R:b"])

@@ -4,7 +4,7 @@ import pytest
 
 from schemas.records import INT64_MAX, INT64_MIN
 from state.checkpoint import Bucket, Watermarks
-from state.retention import droppable, first_kept_end, is_retained, longest, span_of
+from state.retention import OUTER_REACH, droppable, first_kept_end, is_retained, longest, span_of
 from state.watermark import Levels, levels_of, watermarks_of
 
 
@@ -38,6 +38,9 @@ def test_a_bucket_is_dropped_after_its_last_end_the_horizon_and_the_longest_row(
     assert droppable(buckets, 9 + 60 + 7, 60, 10) == [-1]
     assert droppable(buckets, 9 + 60 + 7 + 1, 60, 10) == [-1, 0]
     assert droppable(buckets, INT64_MAX, 60, 10) == [-1, 0, 4]
+    # Twice that for an outer join.
+    assert droppable(buckets, -1 + 60 + 14, 60, 10, OUTER_REACH) == []
+    assert droppable(buckets, -1 + 60 + 14 + 1, 60, 10, OUTER_REACH) == [-1]
     assert first_kept_end(-1, 10) == 0
     assert longest([]) == 0
 

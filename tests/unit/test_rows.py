@@ -168,6 +168,8 @@ def test_a_table_says_what_a_person_looks_for(tmp_path: Path) -> None:
         "UA 1545 payload=\\xff\\n carrier=UA delay=1.5",
         "JFK",
     )
+    alone = words.cells({"start": 0, "end": 1000, "left": None, "right": event("JFK")})
+    assert alone[1:] == ("-", "JFK")
 
 
 def test_plain_values() -> None:
