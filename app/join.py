@@ -35,9 +35,10 @@ from schemas.codec import Unresolved
 from schemas.records import Arrival, Event, Fault, Kind, Reason, Rejected, event_of
 from state.checkpoint import Bucket, Watermarks
 from state.keys import LIVE, MET, REMEMBERED, RETRACTED, Row, row_size
+from state.overlap import overlapping
 from state.retention import OUTER_REACH, droppable, first_kept_end
 from state.watermark import INFINITY, levels_of, watermarks_of
-from state.window import FEW, Load, Rows, Windows, arrange, overlapping, put, replace, retire
+from state.window import FEW, Load, Rows, Windows, arrange, put, replace, retire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -27,8 +27,8 @@ from schemas.match_id import match_id
 from schemas.partition import lane_of
 from schemas.records import Side
 from state.keys import LIVE
+from state.overlap import overlapping
 from state.retention import is_retained
-from state.window import overlapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

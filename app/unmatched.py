@@ -24,15 +24,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from app.effects import MATCH_OVERHEAD, Decisions, Match
 from schemas.match_id import unmatched_id
 from schemas.records import NO_OFFSET, Reason, Rejected, Side
-from state.due import end_of, entry_of, first_entry, parse_entry
+from state.due import end_of, entry_of, first_entry, parse_entries
 from state.keys import LIVE, Row
-from state.window import meets, overlapping
+from state.overlap import meets, overlapping
+from state.retention import longest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from app.join import JoinSettings, LaneState
-    from state.keys import RowKey
     from state.window import Rows, Windows
 
 UnmatchedValue = Callable[[int, int, int, bytes], bytes]
@@ -91,8 +91,10 @@ def unmatched(
     """
     outer = settings.outer
     assert outer is not None, "an inner join writes no unmatched rows"
-    decided, windows = lane.decided, lane.windows
-    found = list(dict(_bereft(outer, windows, decisions, decided)).values())
+    decided = lane.decided
+    # The rows of this turn are not in the directory yet.
+    reach = max(settings.max_interval, longest(lane.buckets.values()))
+    found = list(dict(_bereft(outer, lane, decisions, reach)).values())
     if watermark is not None:
         after = first_entry(watermark - settings.lateness - settings.max_interval)
         if after > decided:
@@ -103,25 +105,25 @@ def unmatched(
             if len(entries) > count:
                 del entries[count:]
                 decided = entries[-1] + b"\x00"
-            found += _alone(windows, map(parse_entry, entries))
+            found += _alone(lane.windows, entries, reach)
     return Unmatched(*_emitted(outer, found, settings.match_bytes_max), decided)
 
 
 def _bereft(
-    outer: Outer, windows: Windows, decisions: Decisions, decided: bytes
-) -> Iterator[tuple[bytes, tuple[Side, Row]]]:
+    outer: Outer, lane: LaneState, decisions: Decisions, reach: int
+) -> Iterator[tuple[bytes, tuple[int, Row]]]:
     """Rows decided about before this turn, of which it has retracted the last match, by entry.
 
     Some more than once: the turn may have retracted several matches of theirs.
     """
     for key, side, before, _ in decisions.replaced:
-        other = Side(1 - side)
+        other = 1 - side
         if before[4] != LIVE or other not in outer.sides:
             continue
-        window = windows.table[key]
+        window = lane.windows.table[key]
         for row in overlapping(window[other], before[1], before[0]):
             entry = entry_of(other, key, *row[:3])
-            if entry < decided and not meets(window[side], row[1], row[0]):
+            if entry < lane.decided and not meets(window[side], row[1], row[0], reach):
                 yield entry, (other, row)
 
 
@@ -133,27 +135,28 @@ def _fresh(outer: Outer, decisions: Decisions, after: bytes) -> Iterator[bytes]:
             yield entry_of(side, key, *row[:3])
 
 
-def _alone(windows: Windows, due: Iterator[RowKey]) -> Iterator[tuple[Side, Row]]:
+def _alone(windows: Windows, due: list[bytes], reach: int) -> Iterator[tuple[int, Row]]:
     """Those of the rows that are live and have no match."""
-    for _, side, key, end, start, row_id in due:
-        window = windows.table.get(key) or windows.open(key)
-        row = _row(window[side], end, start, row_id)
-        if row[4] == LIVE and not meets(window[side.other], start, end):
+    table = windows.table
+    for side, key, end, start, row_id in parse_entries(due):
+        window = table.get(key) or windows.open(key)
+        row = window[side].get(row_id)
+        if row is None or row[0] != end or row[1] != start:
+            row = _older(window[side], end, start, row_id)
+        if row[4] == LIVE and not meets(window[1 - side], start, end, reach):
             yield side, row
 
 
-def _row(side: Rows, end: int, start: int, row_id: str) -> Row:
-    """A row that is there; under its id there may be a newer one."""
-    row = side.get(row_id)
-    if row is None or row[:2] != (end, start):
-        wanted = end, start, row_id
-        row = next((one for one in side.values() if one[:3] == wanted), None)
+def _older(side: Rows, end: int, start: int, row_id: str) -> Row:
+    """The row of an id under which there is a newer one."""
+    wanted = end, start, row_id
+    row = next((one for one in side.values() if one[:3] == wanted), None)
     assert row is not None, f"the index has a row {row_id} that is not stored"
     return row
 
 
 def _emitted(
-    outer: Outer, found: list[tuple[Side, Row]], bytes_max: int
+    outer: Outer, found: list[tuple[int, Row]], bytes_max: int
 ) -> tuple[list[Match], list[Rejected]]:
     """The output records of unmatched rows, and those that are too large."""
     records: list[Match] = []
@@ -162,8 +165,8 @@ def _emitted(
         name, record = unmatched_id(side, row_id), outer.value(side, start, end, value)
         size = len(name) + len(record)
         if size > bytes_max - MATCH_OVERHEAD:
-            detail = f"the unmatched {side.name.lower()} id {row_id} takes {size} bytes"
-            rejects.append(Rejected(NO_OFFSET, Reason.TOO_LARGE, detail, side, name))
+            detail = f"the unmatched {Side(side).name.lower()} id {row_id} takes {size} bytes"
+            rejects.append(Rejected(NO_OFFSET, Reason.TOO_LARGE, detail, Side(side), name))
         else:
             records.append((name, record, ts))
     return records, rejects

@@ -23,13 +23,11 @@ from state.keys import (
     LENGTH_AT,
     PREFIX_SIZE,
     ROW,
-    RowKey,
-    parse_row_key,
     row_key,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from state.checkpoint import Layout
 
@@ -42,6 +40,7 @@ INDEX_END: Final = b"\x03"
 _END: Final = Struct(">Q")
 _OFFSET: Final = -INT64_MIN
 _LENGTH: Final = Struct(">I")
+_INTERVAL: Final = Struct(">QQ")
 
 
 def indexed_sides(layout: Layout | None) -> tuple[Side, ...]:
@@ -67,9 +66,15 @@ def entry_of(side: int, key: bytes, end: int, start: int, row_id: str) -> bytes:
     return DUE + row_key(end, side, key, end, start, row_id)[len(ROW) :]
 
 
-def parse_entry(entry: bytes) -> RowKey:
-    """The parts of an entry; its end stands for the bucket. Raises as `parse_row_key` does."""
-    return parse_row_key(ROW + entry[len(DUE) :])
+def parse_entries(entries: Iterable[bytes]) -> Iterator[tuple[int, bytes, int, int, str]]:
+    """(side, key, end, start, id) of each entry, which must be one."""
+    unpack_length, unpack_interval = _LENGTH.unpack_from, _INTERVAL.unpack_from
+    for entry in entries:
+        (length,) = unpack_length(entry, LENGTH_AT)
+        end_at = KEY_AT + length
+        end, start = unpack_interval(entry, end_at)
+        row_id = entry[end_at + INTERVAL_SIZE :].decode()
+        yield entry[PREFIX_SIZE], entry[KEY_AT:end_at], end - _OFFSET, start - _OFFSET, row_id
 
 
 def first_entry(end: int) -> bytes:

@@ -20,12 +20,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from schemas.records import Side
-from state.keys import LIVE, Row
+from state.keys import Row
 
 if TYPE_CHECKING:
     from state.checkpoint import Bucket
@@ -145,41 +144,6 @@ def replace(side: Rows, row: Row, flags: int, value: bytes) -> Row:
 def retire(side: Rows, row: Row, flags: int) -> Row:
     """Makes a live row one that never matches again; returns what it is from now on."""
     return replace(side, row, flags, b"")
-
-
-def overlapping(side: Rows, start: int, end: int) -> list[Row]:
-    """The live rows that share a moment with [start, end], both inclusive."""
-    found: list[Row] = []
-    if side.shelves is None:
-        for row in reversed(side.values()):
-            if row[0] < start:
-                break
-            if row[1] <= end and row[4] == LIVE:
-                found.append(row)
-        return found
-    for shelf in side.shelves:
-        rows = shelf.rows
-        if rows[-1][0] < start:
-            continue
-        at = bisect_left(rows, (start,))
-        reach = end + shelf.longest
-        if rows[at][0] <= reach:
-            after = bisect_left(rows, (reach + 1,), at)
-            found += [row for row in rows[at:after] if row[1] <= end and row[4] == LIVE]
-    return found
-
-
-def meets(side: Rows, start: int, end: int) -> bool:
-    """Whether a live row shares a moment with [start, end]: `overlapping`, up to the first."""
-    if side.shelves is None:
-        return bool(overlapping(side, start, end))
-    for shelf in side.shelves:
-        rows = shelf.rows
-        at = bisect_left(rows, (start,))
-        after = bisect_left(rows, (end + shelf.longest + 1,), at)
-        if any(row[1] <= end and row[4] == LIVE for row in islice(rows, at, after)):
-            return True
-    return False
 
 
 class Windows:

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from schemas.records import Side
 from state.checkpoint import Bucket
 from state.keys import LIVE, RETRACTED, Row, row_key, row_value
+from state.overlap import overlapping
 from state.warm import Warm, warm_bytes
-from state.window import Rows, StoredRow, Windows, overlapping
+from state.window import Rows, StoredRow, Windows
 
 SPAN = 10
 

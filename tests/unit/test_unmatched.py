@@ -216,6 +216,19 @@ def test_an_older_row_under_an_id_that_was_used_again(lane: Lane) -> None:
     assert lane.turns[-1].matches == [(b"L:a", b"75 110 a:75:110 -", 75)]
 
 
+def test_smaller_bounds_make_rows_due_at_once_and_change_no_match(lane: Lane) -> None:
+    lane.left(event("a", 0, 0), event("b", 20, 20), event("c", 30, 30, key=b"other"))
+    lane.right(event("r", 0, 40))
+    lane.advance(50)
+    span = lane.settings.span
+    lane.settings = settings_of(L, 5, span=span, join_type=FULL)
+    # Without any record: a is 50 past its end, b 30, c 20.
+    assert lane.turn([]).matches == [(b"L:c", b"30 30 c:30:30 -", 30)]
+    lane.right(retraction("r", 38, 40))  # Its own interval is longer than is taken now.
+    written = sorted(lane.emitted[3:])
+    assert written == [("L:a", True), ("L:a|R:r", False), ("L:b", True), ("L:b|R:r", False)]
+
+
 def test_a_row_that_is_too_large_for_the_output_is_rejected_under_its_key() -> None:
     lane = lane_of(FULL, match_bytes_max=600)
     lane.left(event("a", 0, 10, value=bytes(100)), event("b", 0, 10, value=bytes(70)))

@@ -9,6 +9,7 @@ import pytest
 from schemas.records import Side
 from state.checkpoint import Bucket
 from state.keys import LIVE, REMEMBERED, RETRACTED, Row
+from state.overlap import overlapping
 from state.window import (
     FEW,
     WINDOW_COST,
@@ -16,7 +17,6 @@ from state.window import (
     StoredRow,
     Windows,
     cost_of,
-    overlapping,
     put,
     replace,
     retire,
