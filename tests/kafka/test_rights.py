@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 README: Final = Path(__file__).resolve().parents[2] / "README.md"
+TO_LOOK_AT: Final = (AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
+TO_READ: Final = (AclOperation.READ, AclOperation.DESCRIBE_CONFIGS)
 RESOURCES: Final = {
     "Topic": ResourceType.TOPIC,
     "Group": ResourceType.GROUP,
@@ -111,7 +113,11 @@ def _check(kafka: Harness, secured: Secured, monkeypatch: pytest.MonkeyPatch) ->
         _named_when_missing(right, secured, config, rights[right])
 
     # What the commands need beyond that.
-    assert command("reset", "-c", str(config)).code == 1
+    eventually(
+        lambda: command("reset", "-c", str(config)).code == 1,
+        10,
+        lambda: "the last of these workers is still a member",
+    )
     secured.grant(*(set(rights) - set(to_run)))
     monkeypatch.setenv("SPANJOIN_STATE__DIR", str(kafka.directory / "state-1"))
     eventually(
@@ -120,6 +126,24 @@ def _check(kafka: Harness, secured: Secured, monkeypatch: pytest.MonkeyPatch) ->
         lambda: str(command("read", "-c", str(config))),
     )
     assert "1 live matches" in done("reset", "-c", str(config))
+    # Who only looks needs less.
+    for right in rights:
+        secured.revoke(right)
+    secured.grant(
+        (ResourceType.GROUP, job.name, ResourcePatternType.LITERAL, AclOperation.DESCRIBE),
+        *(
+            (ResourceType.TOPIC, name, ResourcePatternType.LITERAL, operation)
+            for name, operations in (
+                (job.left, TO_LOOK_AT),
+                (job.right, TO_LOOK_AT),
+                (job.output, TO_READ),
+                (job.changelog, TO_READ),
+            )
+            for operation in operations
+        ),
+    )
+    eventually(lambda: command("read", "-c", str(config)).code == 0, 10, lambda: "no read")
+    assert '"lane": 0' in done("status", "-c", str(config), "--json")
     assert kafka.matches() == {}
     monkeypatch.setenv("SPANJOIN_KAFKA__SASL_PASSWORD", "another-password")
     monkeypatch.delenv("SPANJOIN_KAFKA__SASL_PASSWORD_FROM_FILE")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.run import HELPER_THREADS
+from tests.deploy import NAMES
 from tests.kafka.avro import Event, encode, instant
 from tests.kafka.victims import victim
 from tests.kafka.workers import HOST, Worker, free_port, spanjoin
@@ -105,7 +106,7 @@ def metrics(worker: Worker) -> dict[str, float]:
 def test_probes_figures_and_status_of_a_worker(kafka: Harness) -> None:
     job = kafka.job
     kafka.create_topics(2)
-    config = kafka.write_config()
+    config = kafka.write_config('unit = "ms"\n---\n')
     worker = kafka.start(config)
     kafka.await_(lambda: worker.get("/livez")[0] == 200, 60, worker.tail)
     kafka.await_running(worker)
@@ -145,9 +146,10 @@ def test_probes_figures_and_status_of_a_worker(kafka: Harness) -> None:
         assert set(told) == LANE_KEYS
         assert {key: lane[key] for key in same} == {key: told[key] for key in same}
     figures = metrics(worker)
+    assert {name for name in NAMES if name.startswith("spanjoin_")} <= set(figures)
     expected = {
         "inserts": 21, "retractions": 1, "duplicates": 1, "rejects": 1,
-        "matches": 10, "match_retractions": 1,
+        "matches": 10, "match_retractions": 1, "records": 24,
     }  # fmt: skip
     assert {name: figures[f"spanjoin_{name}_total"] for name in expected} == expected
     assert figures["spanjoin_turn_seconds_count"] > 0

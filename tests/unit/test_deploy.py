@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import kubernetes_validate  # type: ignore[import-untyped]  # it has none
-import promql_parser
 import pytest
 import yaml
 from prometheus_client import CollectorRegistry, generate_latest
@@ -19,12 +16,20 @@ from app.effects import Counts
 from app.metrics import LaneFigures, Metrics, SideFigures
 from app.run import STOP_WITHIN_S
 from schemas.records import Reason
+from tests.deploy import (
+    DEPLOY,
+    QUERIES,
+    ROOT,
+    alerts,
+    dashboard,
+    grouped_by,
+    panel_queries,
+    selectors,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-DEPLOY: Final = ROOT / "deploy"
 BASE: Final = DEPLOY / "kubernetes" / "base"
 README: Final = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -59,49 +64,24 @@ def exposed() -> dict[str, set[str]]:
 EXPOSED: Final = exposed()
 
 
-def panel_queries() -> Iterator[tuple[str, str]]:
-    dashboard = json.loads((DEPLOY / "grafana" / "spanjoin.json").read_text("utf-8"))
-    for panel in dashboard["panels"]:
-        for target in panel.get("targets", []):
-            yield panel["title"], target["expr"].replace("$__rate_interval", "1m")
-
-
-def alerts() -> list[dict[str, Any]]:
-    (group,) = yaml.safe_load((DEPLOY / "alerts.yml").read_text("utf-8"))["groups"]
-    return list(group["rules"])
-
-
-QUERIES: Final = [
-    *panel_queries(),
-    *((alert["alert"], alert["expr"]) for alert in alerts()),
-]
-
-
 @pytest.mark.parametrize(("title", "query"), QUERIES)
 def test_every_query_is_one_and_names_what_is_exposed(title: str, query: str) -> None:
     wrong: list[str] = []
-    labels: set[str] = set()
-    grouped: set[str] = set()
-
-    def visit(node: Any) -> None:
-        if isinstance(node, promql_parser.VectorSelector):
-            own = EXPOSED.get(node.name or "")
-            if own is None:
-                wrong.append(f"no metric {node.name}")
-                return
-            labels.update(own)
-            named = {matcher.name for matcher in node.matchers.matchers}
-            wrong.extend(f"{node.name} has no {one}" for one in named - own - BY_PROMETHEUS)
-        elif isinstance(node, promql_parser.AggregateExpr) and node.modifier is not None:
-            grouped.update(node.modifier.labels)
-
-    promql_parser.walk(promql_parser.parse(query), visit)
+    labels = set(BY_PROMETHEUS)
+    for one in selectors(query):
+        own = EXPOSED.get(str(one.name))
+        if own is None:
+            wrong.append(f"no metric {one.name}")
+            continue
+        labels |= own
+        named = {matcher.name for matcher in one.matchers.matchers}
+        wrong += [f"{one.name} has no label {name}" for name in named - own - BY_PROMETHEUS]
     assert not wrong
-    assert grouped <= labels | BY_PROMETHEUS, title
+    assert grouped_by(query) <= labels, title
 
 
 def test_the_dashboard_shows_every_metric() -> None:
-    named = set(re.findall(r"spanjoin_[a-z_]+", " ".join(query for _, query in panel_queries())))
+    named = {str(one.name) for _, query in panel_queries() for one in selectors(query)}
     families = {re.sub(r"_(bucket|count|sum)$", "", name) for name in named}
     told_by_others = {"spanjoin_build_info", "spanjoin_input_position"}
     ours = {name for name in EXPOSED if name.startswith("spanjoin_")}
@@ -110,11 +90,11 @@ def test_the_dashboard_shows_every_metric() -> None:
 
 
 def test_the_dashboard_is_laid_out() -> None:
-    dashboard = json.loads((DEPLOY / "grafana" / "spanjoin.json").read_text("utf-8"))
-    ids = [panel["id"] for panel in dashboard["panels"]]
+    panels = dashboard()["panels"]
+    ids = [panel["id"] for panel in panels]
     assert len(set(ids)) == len(ids)
     taken: set[tuple[int, int]] = set()
-    for panel in dashboard["panels"]:
+    for panel in panels:
         at = panel["gridPos"]
         cells = {
             (x, y)
@@ -240,13 +220,6 @@ def test_the_scaler_asks_for_what_is_exposed_and_has_a_cap() -> None:
     assert spec["minReplicaCount"] <= spec["maxReplicaCount"]
     (trigger,) = spec["triggers"]
     assert trigger["type"] == "prometheus"
-    query = promql_parser.parse(trigger["metadata"]["query"])
-    names: list[str] = []
-
-    def visit(node: Any) -> None:
-        if isinstance(node, promql_parser.VectorSelector):
-            names.append(str(node.name))
-
-    promql_parser.walk(query, visit)
-    assert names == ["spanjoin_input_lag"]
+    (named,) = selectors(trigger["metadata"]["query"])
+    assert named.name == "spanjoin_input_lag"
     assert float(trigger["metadata"]["threshold"]) > 0
