@@ -112,13 +112,44 @@ def _check(kafka: Harness, secured: Secured, monkeypatch: pytest.MonkeyPatch) ->
     for right in to_run:
         _named_when_missing(right, secured, config, rights[right])
 
-    # What the commands need beyond that.
+    _check_commands(kafka, secured, config, set(rights) - set(to_run), monkeypatch)
+
+
+def _named_when_missing(right: Right, secured: Secured, config: Path, purpose: str) -> None:
+    """Without it a worker ends at once, and says which one it needs."""
+    kind, name, _, operation = right
+    if "first" in purpose:
+        return  # The topics are there by now.
+    secured.revoke(right)
+    word = operation.name.title().replace("_", "")
+    if kind is ResourceType.TOPIC:
+        eventually(lambda: lacking(config) != "", 10, lambda: f"no word of {right}")
+        line = lacking(config)
+        assert name in line
+    else:
+        ended = spanjoin("run", "-c", str(config))
+        assert ended.returncode == 1, ended.stderr
+        line = ended.stderr
+    assert word in line, line
+    secured.grant(right)
+    eventually(lambda: lacking(config) == "", 10, lambda: lacking(config))
+
+
+def _check_commands(
+    kafka: Harness,
+    secured: Secured,
+    config: Path,
+    further: set[Right],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The rights that commands need beyond those of a worker, and those that suffice for some."""
+    job = kafka.job
     eventually(
         lambda: command("reset", "-c", str(config)).code == 1,
         10,
         lambda: "the last of these workers is still a member",
     )
-    secured.grant(*(set(rights) - set(to_run)))
+    secured.grant(*further)
     monkeypatch.setenv("SPANJOIN_STATE__DIR", str(kafka.directory / "state-1"))
     eventually(
         lambda: command("read", "-c", str(config), "--format", "jsonl").out.count("\n") == 1,
@@ -127,7 +158,7 @@ def _check(kafka: Harness, secured: Secured, monkeypatch: pytest.MonkeyPatch) ->
     )
     assert "1 live matches" in done("reset", "-c", str(config))
     # Who only looks needs less.
-    for right in rights:
+    for right in documented(job):
         secured.revoke(right)
     secured.grant(
         (ResourceType.GROUP, job.name, ResourcePatternType.LITERAL, AclOperation.DESCRIBE),
@@ -151,23 +182,3 @@ def _check(kafka: Harness, secured: Secured, monkeypatch: pytest.MonkeyPatch) ->
     assert ended.code == 1
     assert "uthentication failed" in ended.err
     assert "another-password" not in ended.err
-
-
-def _named_when_missing(right: Right, secured: Secured, config: Path, purpose: str) -> None:
-    """Without it a worker ends at once, and says which one it needs."""
-    kind, name, _, operation = right
-    if "first" in purpose:
-        return  # The topics are there by now.
-    secured.revoke(right)
-    word = operation.name.title().replace("_", "")
-    if kind is ResourceType.TOPIC:
-        eventually(lambda: lacking(config) != "", 10, lambda: f"no word of {right}")
-        line = lacking(config)
-        assert name in line
-    else:
-        ended = spanjoin("run", "-c", str(config))
-        assert ended.returncode == 1, ended.stderr
-        line = ended.stderr
-    assert word in line, line
-    secured.grant(right)
-    eventually(lambda: lacking(config) == "", 10, lambda: lacking(config))
