@@ -15,7 +15,6 @@ from schemas.registry_codec import Absent, RegistryCodec
 if TYPE_CHECKING:
     from app.config import Config
     from app.kafka.registry import Registry
-    from app.lookups import Schemas
     from schemas.codec import Codec
     from schemas.match_schema import Json
 
@@ -72,7 +71,7 @@ def worker_codec(config: Config) -> Codec:
         raise UsageError(f"{config.path}: {error}") from None
 
 
-def job_schemas(config: Config) -> Schemas | None:
+def job_schemas(config: Config) -> JobSchemas | None:
     """The Schema Registry of a job, None where it has none. Raises UsageError, but asks nothing."""
     if config.format_.format != "registry":
         return None
@@ -115,6 +114,10 @@ class JobSchemas:
     def register_match(self, schema: Json) -> int:
         """The id of a match schema, registered if need be."""
         return self._registry.register(self._config.match_subject, schema)
+
+    def takes_match(self, schema: Json) -> bool:
+        """Whether a match schema would be taken."""
+        return self._registry.takes(self._config.match_subject, schema)
 
     def _from_file(self, side: Side) -> bool:
         return self._config.side(side).schema_file is not None

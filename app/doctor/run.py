@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from app.doctor.broker import Asked, broker_findings
 from app.doctor.broker import Cluster as Bounds
-from app.doctor.finding import Finding, fail, ok
+from app.doctor.finding import Finding, Level, fail, ok
 from app.doctor.partitioner import partitioner_findings
+from app.doctor.registry import registry_findings
 from app.doctor.rights import GROUP, Resource, creation_findings, needed_by, right_findings
 from app.doctor.sample import sample, sample_findings
 from app.doctor.times import overlap_findings, time_findings
 from app.doctor.topics import size_findings, topic_findings
-from app.formats import make_codec
+from app.formats import job_schemas, make_codec
 from app.kafka.inputs import consumer_properties
 from app.kafka.inspection import Inspection, refused_transaction
 from app.kafka.scan import Scanner
@@ -59,10 +60,14 @@ def examine(config: Config) -> Iterator[Finding]:
         yield ok(f"transactions: ids that begin with {config.name}- are allowed")
 
     found = {name: one.topic for name, one in seen.items() if one.topic is not None}
+    schemas = job_schemas(config)
+    told = [] if schemas is None else registry_findings(config, schemas)
+    yield from told
+    readable = not told or told[0].level is Level.OK
     if any(one.refused for one in seen.values()):
         return  # What may not be looked at was told, and no more can be said.
     yield from _of_topics(config, found, brokers.number, brokers.rights)
-    if all(config.side(side).topic in found for side in Side):
+    if all(config.side(side).topic in found for side in Side) and readable:
         yield from _of_records(config, cluster, found)
 
 

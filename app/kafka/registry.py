@@ -115,6 +115,17 @@ class Registry:
             self._judge(error)
         raise Retry(f"the Schema Registry at {self.address} takes no schema")
 
+    def takes(self, subject: str, schema: Json) -> bool:
+        """Whether a subject would take a schema. Raises Retry, UsageError."""
+        text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
+        try:
+            return self._client.test_compatibility(subject, Schema(text, _AVRO))
+        except Exception as error:  # noqa: BLE001 - the HTTP client's are many
+            if _refused(error, _REFUSED):
+                return False
+            self._judge(error)
+        return True  # A subject that is not there yet takes anything.
+
     def _avro(self, schema: Schema) -> Json:
         """A schema as JSON, with what it refers to inside. Raises NoSchema, like the client."""
         self._answered = True

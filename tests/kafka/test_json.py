@@ -107,4 +107,8 @@ def test_json_from_end_to_end(kafka: Harness) -> None:
     kafka.flush()
     kafka.await_matches({"L:8|R:f1"})
     await_suspicion(kafka, worker)
+    kafka.settle()
+    assert done("check", "-c", str(config)).startswith("1 matches expected, 1 of them in")
+    assert "2 rejects in" in done("rejects", "-c", str(config))
+    assert "3 sampled ones of left are readable" in done("doctor", "-c", str(config))
     assert worker.terminate() == 0

@@ -266,6 +266,11 @@ def test_every_command_knows_the_registry(job: Job) -> None:
     assert shown["L:31|R:f31"]["left"]["since"] == T
     assert shown.keys() == job.kafka.matches().keys()
     assert "left_team" in done("read", "-c", config, "--format", "csv").splitlines()[0]
+    job.kafka.settle()
+    count = len(job.kafka.matches())
+    assert done("check", "-c", config).startswith(f"{count} matches expected, {count} of them in")
+    assert "written with schema 9999" in done("rejects", "-c", config, "--format", "jsonl")
+    assert "takes the match schema" in done("doctor", "-c", config)
     answer = json.loads(done("query", "-c", config, "--json", key))
     assert [row["record"]["team"] for row in answer["rows"]["left"]] == ["x"]
 

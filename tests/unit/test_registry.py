@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from app.doctor.finding import Level
+from app.doctor.registry import registry_findings
 from app.errors import Retry, UsageError
-from app.formats import JobSchemas, job_schemas, make_codec, worker_codec
+from app.formats import JobSchemas, job_schemas, make_codec, side_schema, worker_codec
 from app.kafka.registry import NoSchema, Registry
 from app.lookups import Answered
 from schemas.records import Side
@@ -212,6 +214,33 @@ def test_new_records_have_the_schema_of_file_or_subject(server: Server, tmp_path
     server.answers["/subjects/r-value/versions/latest"] = schema_answer(id=5, schemaType="PROTOBUF")
     with pytest.raises(UsageError, match="subject r-value has a schema which is no Avro schema"):
         schemas.writer(Side.RIGHT)
+
+
+def test_doctor_asks_the_registry(server: Server, tmp_path: Path) -> None:
+    config = config_of(tmp_path, server.url)
+    schemas = JobSchemas(config, Registry(config))
+    server.answers["/subjects/l-value/versions/latest"] = 503, {"message": "busy"}
+    (away,) = registry_findings(config, schemas)
+    assert away.line.startswith(f"fail registry: the Schema Registry at {server.url} does not")
+    event = side_schema(config, Side.LEFT)
+    server.answers["/subjects/l-value/versions/latest"] = schema_answer(event, id=4, version=1)
+    server.answers["/subjects/r-value/versions/latest"] = schema_answer(id=5, version=1)
+    compatible = "/compatibility/subjects/out-value/versions/latest"
+    server.answers[compatible] = 200, {"is_compatible": True}
+    assert [finding.line for finding in registry_findings(config, schemas)] == [
+        f"ok   registry: answers at {server.url}",
+        (
+            "fail registry: the newest schema of right does not fit: the schema has no field "
+            "'end': correct the field map or the units"
+        ),
+        "ok   registry: subject out-value takes the match schema",
+    ]
+    server.answers["/subjects/r-value/versions/latest"] = schema_answer(event, id=4, version=1)
+    server.answers[compatible] = 200, {"is_compatible": False}
+    told = registry_findings(config, schemas)[-1].line
+    assert told.startswith("fail registry: subject out-value refuses the match schema")
+    server.answers[compatible] = 404, {"error_code": 40401, "message": "no such subject"}
+    assert registry_findings(config, schemas)[-1].level is Level.OK
 
 
 def test_a_file_comes_before_the_subject(server: Server, tmp_path: Path) -> None:
