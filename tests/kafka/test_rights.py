@@ -176,9 +176,29 @@ def _check_commands(
     eventually(lambda: command("read", "-c", str(config)).code == 0, 10, lambda: "no read")
     assert '"lane": 0' in done("status", "-c", str(config), "--json")
     assert kafka.matches() == {}
+    _check_tokens(kafka, secured, config, monkeypatch)
     monkeypatch.setenv("SPANJOIN_KAFKA__SASL_PASSWORD", "another-password")
     monkeypatch.delenv("SPANJOIN_KAFKA__SASL_PASSWORD_FROM_FILE")
     ended = command("status", "-c", str(config))
     assert ended.code == 1
     assert "uthentication failed" in ended.err
     assert "another-password" not in ended.err
+
+
+def _check_tokens(
+    kafka: Harness, secured: Secured, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each kind of client gets its tokens by itself, also those that nobody polls."""
+    secured.grant(*documented(kafka.job))
+    with monkeypatch.context() as environ:
+        for name in secured.environ():
+            environ.delenv(name)
+        for name, value in secured.environ_of_tokens().items():
+            environ.setenv(name, value)
+        worker = kafka.start(config)
+        kafka.await_running(worker)
+        kafka.settle()
+        assert set(kafka.matches()) == {"L:l1|R:r1"}
+        assert "running" in done("status", "-c", str(config))
+        assert worker.terminate() == 0
+        assert PASSWORD not in worker.log.read_text()
