@@ -194,7 +194,11 @@ class _Check:
             behind += max(stable - position, 0)
             self.whole = self.whole and start == 0
             spans[lane] = (start, min(position, stable))
-        self._note(behind, f"records of {side.name.lower()} are not joined yet: they were left out")
+        self._note(
+            behind,
+            f"offsets of {side.name.lower()} are not joined yet, and were left out (transactions' "
+            f"markers have offsets, too)",
+        )
         for batch in self._shown(topic, spans, self.scanner.scan_all):
             self.tables.add_events(side, self._decoded(side, batch))
 

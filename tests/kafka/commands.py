@@ -12,6 +12,8 @@ from app.cli import run_command
 from tests.kafka.workers import eventually
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.kafka.harness import Harness
 
 
@@ -56,6 +58,12 @@ def done(*arguments: str) -> str:
     ended = command(*arguments)
     assert (ended.code, ended.err) == (0, "")
     return ended.out
+
+
+def agrees(config: Path) -> None:
+    """`spanjoin check` finds no difference between the output and a batch join."""
+    ended = command("check", "-c", str(config))
+    assert (ended.code, ended.err) == (0, ""), ended
 
 
 def refused(*arguments: str, code: int = 2) -> str:

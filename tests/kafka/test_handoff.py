@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from tests.kafka.avro import encode, instant
-from tests.kafka.commands import done
+from tests.kafka.commands import agrees, done
 from tests.kafka.harness import Job
 from tests.kafka.lane import HORIZON
 from tests.kafka.load import Load
@@ -252,6 +252,7 @@ def test_a_migration_with_crashes_equals_the_single_worker_baseline(kafka: Harne
         for job in (kafka.job, alone)
     ]
     assert reasons[0] == reasons[1]
+    agrees(config)
 
 
 def test_memory_is_kept_over_a_renewal(kafka: Harness) -> None:

@@ -57,6 +57,9 @@ def documented(job: Job) -> dict[Right, str]:
     return rights
 
 
+OTHERS: Final = {ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID}
+
+
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     try:
@@ -109,10 +112,23 @@ def _check(kafka: Harness, secured: Secured, monkeypatch: pytest.MonkeyPatch) ->
     assert worker.terminate() == 0
     assert PASSWORD not in "".join([*shown, worker.log.read_text()])
 
+    said = done("doctor", "-c", str(config))
+    assert "ok   rights: all that is needed on topics and group is allowed" in said
+    assert "warn broker: its settings may not be looked at" in said
     for right in to_run:
         _named_when_missing(right, secured, config, rights[right])
 
     _check_commands(kafka, secured, config, set(rights) - set(to_run), monkeypatch)
+
+
+def _told_by_doctor(kind: ResourceType, name: str, word: str, config: str) -> None:
+    said = f"{word} on {kind.name.lower()} {name} is missing"
+    if kind is ResourceType.TRANSACTIONAL_ID:
+        said = f"{word} on transactional ids that begin with {name}"
+    eventually(
+        lambda: said in command("doctor", "-c", config).out, 10,
+        lambda: command("doctor", "-c", config).out,
+    )  # fmt: skip
 
 
 def _named_when_missing(right: Right, secured: Secured, config: Path, purpose: str) -> None:
@@ -122,6 +138,8 @@ def _named_when_missing(right: Right, secured: Secured, config: Path, purpose: s
         return  # The topics are there by now.
     secured.revoke(right)
     word = operation.name.title().replace("_", "")
+    if operation in {AclOperation.DELETE, AclOperation.DESCRIBE_CONFIGS} or kind in OTHERS:
+        _told_by_doctor(kind, name, word, str(config))
     if kind is ResourceType.TOPIC:
         eventually(lambda: lacking(config) != "", 10, lambda: f"no word of {right}")
         line = lacking(config)
