@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, Resou
 
 from app.errors import Fenced, Retry
 from app.kafka.changelog import read_tail
-from app.kafka.clients import with_defaults
+from app.kafka.clients import for_admin, with_defaults
 from app.kafka.failures import error_of, of_request
 from app.kafka.fences import Fences
 from app.kafka.transactions import Limits
@@ -76,7 +76,7 @@ class Authority:
         self._stopping = stopping
         # Futures of a client that is garbage-collected fail: this handle lives as long as we do.
         self._admin = AdminClient(
-            {"client.id": f"{client_id}-admin", **with_defaults(config.admin_properties())}
+            {"client.id": f"{client_id}-admin", **for_admin(config.admin_properties())}
         )
         # A consumer that never joins. The admin client asks for a group's offsets, too, but once
         # such a request has timed out in an outage it never gets an answer again, or aborts.

@@ -38,6 +38,16 @@ def with_defaults(properties: Mapping[str, Property]) -> dict[str, Any]:
     return {"metadata.recovery.strategy": "none", **loudness, **properties}
 
 
+def for_admin(properties: Mapping[str, Property]) -> dict[str, Any]:
+    """Properties of a client that asks questions.
+
+    A question waits for its broker by asking to be connected at every change of the broker's state.
+    In a client that connects only where it must, that skips the pause between two attempts, and
+    each attempt is such a change: a broker that is away cost most of a processor.
+    """
+    return {"enable.sparse.connections": False, **with_defaults(properties)}
+
+
 def report(error: KafkaError) -> None:
     """Tell people of a client's own trouble, one line of a kind now and then.
 

@@ -27,7 +27,7 @@ from confluent_kafka.admin import (
 )
 
 from app.errors import Crash, Unreachable, UsageError
-from app.kafka.clients import with_defaults
+from app.kafka.clients import for_admin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -132,7 +132,7 @@ class Cluster:
         self._last_error: KafkaError | None = None
         # Futures of a client that is garbage-collected fail: the handle lives as long as we do.
         self._admin = made(
-            AdminClient, with_defaults(config.admin_properties()) | {"error_cb": self._note}
+            AdminClient, for_admin(config.admin_properties()) | {"error_cb": self._note}
         )
         self._await_broker()
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from app.broker import ENVIRONMENT_NAME, Broker, start_broker
+from bench.procfs import cpu_seconds
 from tests.kafka.avro import encode, instant
 from tests.kafka.harness import Harness
 from tests.kafka.load import Load
@@ -27,6 +28,9 @@ STOPPED_WITHIN_S: Final = 10
 IDLE_MS: Final = 12_000
 RESTARTED: Final = 75
 MINUTES_S: Final = 180
+AWAY_S: Final = 3.0
+AWAY_SHARE_MAX: Final = 0.25
+"""Of a processor, while it waits for a broker: five times what was measured."""
 ON_THE_WAY: Final = {"assigned", "restoring", "fencing", "installing", "running"}
 
 
@@ -70,6 +74,9 @@ def test_lanes_go_on_after_the_broker_was_killed_and_frozen(
         writes.resume()
         kafka.await_(lambda: stays.get("/readyz")[0] == 503, 30, stays.tail)
         assert stays.get("/livez")[0] == 200
+        used_s = cpu_seconds([stays.pid])
+        time.sleep(AWAY_S)
+        assert cpu_seconds([stays.pid]) - used_s < AWAY_SHARE_MAX * AWAY_S
         # Nothing can be released now, and that must not keep it.
         stop(leaves)
         own_broker.restart()
