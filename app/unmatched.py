@@ -50,6 +50,9 @@ def no_index(_first: bytes, _after: bytes, _count: int) -> list[bytes]:
 DUE_MAX: Final = 2_000
 """Due rows that a turn of a lane looks at beyond twice its records: about 20 ms. In the long run as
 many rows become due as come in; what a jump in time leaves waits for the turns after it."""
+LOADED_BYTES_MAX: Final = 16 * 1024 * 1024
+"""What a turn reads into memory for due rows, as windows count it, before it leaves the rest to the
+next one: about 200 ms. Due rows may be few, and of keys that have many rows more."""
 
 
 class Outer(NamedTuple):
@@ -101,11 +104,8 @@ def unmatched(
             count = outer.due_max + 2 * records
             fresh = _fresh(outer, decisions, after)
             entries = sorted(chain(lane.due(decided, after, count + 1), fresh))
-            decided = after
-            if len(entries) > count:
-                del entries[count:]
-                decided = entries[-1] + b"\x00"
-            found += _alone(lane.windows, entries, reach)
+            looked = _look(lane.windows, entries[:count], reach, found)
+            decided = after if looked == len(entries) else entries[looked - 1] + b"\x00"
     return Unmatched(*_emitted(outer, found, settings.match_bytes_max), decided)
 
 
@@ -135,16 +135,19 @@ def _fresh(outer: Outer, decisions: Decisions, after: bytes) -> Iterator[bytes]:
             yield entry_of(side, key, *row[:3])
 
 
-def _alone(windows: Windows, due: list[bytes], reach: int) -> Iterator[tuple[int, Row]]:
-    """Those of the rows that are live and have no match."""
-    table = windows.table
-    for side, key, end, start, row_id in parse_entries(due):
+def _look(windows: Windows, due: list[bytes], reach: int, found: list[tuple[int, Row]]) -> int:
+    """Adds those of the rows that are live and have no match; returns how many it looked at."""
+    table, full = windows.table, windows.size + LOADED_BYTES_MAX
+    for looked, (side, key, end, start, row_id) in enumerate(parse_entries(due), 1):
         window = table.get(key) or windows.open(key)
         row = window[side].get(row_id)
         if row is None or row[0] != end or row[1] != start:
             row = _older(window[side], end, start, row_id)
         if row[4] == LIVE and not meets(window[1 - side], start, end, reach):
-            yield side, row
+            found.append((side, row))
+        if windows.size > full:
+            return looked
+    return len(due)
 
 
 def _older(side: Rows, end: int, start: int, row_id: str) -> Row:

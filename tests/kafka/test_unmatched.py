@@ -42,6 +42,9 @@ def test_a_full_join_whose_lanes_move_and_whose_workers_die(
     finish(kafka, trickle, stream)
     writers(kafka)
     rows = stream.unmatched()
+    count = len(rows) + len(stream.live())
+    said = f"{count} matches expected, {count} of them in {kafka.job.output}"
+    assert said in done("check", "-c", str(config))
     assert len({row.side for row in rows.values()}) == 2
     kafka.await_(lambda: len(second.running()) == LANES, 30, second.tail)
     assert second.terminate() == 0

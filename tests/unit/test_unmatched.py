@@ -183,6 +183,22 @@ class TestManyDueRows:
         assert effects.dropped != []
         assert lane.store == {}
 
+    def test_a_turn_that_has_to_read_much_stops_sooner(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        lane = lane_of(FULL)
+        rows = [event(f"{n}", 0, 10, key=b"%d" % (n % 5), value=bytes(1000)) for n in range(50)]
+        lane.left(*rows)
+        monkeypatch.setattr("app.unmatched.LOADED_BYTES_MAX", 20_000)
+        lane.reopen()
+        lane.advance(80)
+        while lane.turn([]).changed:
+            lane.reopen()
+        # Entries are in the order of keys, and a key has 10 rows of 1,330 bytes. The second turn
+        # finds what the first one has read.
+        assert [turn.counts.unmatched for turn in lane.turns] == [0, 11, 20, 10, 9, 0]
+        assert sorted(lane.emitted) == sorted((f"L:{n}", True) for n in range(50))
+
     def test_a_retraction_does_not_come_before_the_look(self) -> None:
         lane = lane_of(FULL, due_max=1)
         lane.left(*[event(f"{n}", 0, 10) for n in range(9)])
