@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from app.config import Config
     from app.idleness import Idleness
     from app.kafka.inputs import Batch, Inputs, Polled
+    from app.placements import Placements
     from app.process import Running
     from app.suspicion import Suspicion
     from schemas.codec import Codec
@@ -41,6 +42,8 @@ class Intake:
     suspicion: Suspicion
     look_up: Callable[[Unresolved], None]
     """Has schemas looked up; `resume` says that more are known."""
+    placements: Placements | None = None
+    """Looks at some keys of each batch, once it is known how many lanes there are."""
 
     def accept(self, polled: Polled, now: int | None) -> None:
         """Decode what came for running lanes, and note which sides are read to their end.
@@ -79,6 +82,8 @@ class Intake:
             return
         running.expected[side] = offsets[len(parts) - 1] + 1
         self.suspicion.look(side, parts[-1])
+        if self.placements is not None:
+            self.placements.look(side, running.lane, keys)
         records = zip(offsets, keys, parts, messages, strict=False)
         running.inbox.push(side, islice(records, known, None), now)
         if not running.held[side] and running.inbox.waiting(side) > self._held_max():

@@ -27,10 +27,29 @@ _log: Final = structlog.get_logger()
 class _Pending:
     """Rejects of a reason and lane that no line has told yet, and the newest of them."""
 
+    lane: int
+    reason: Reason
     count: int = 0
     newest: Rejected | None = None
     told_s: float = -inf
     """When the last line came."""
+
+    def tell(self, now_s: float) -> None:
+        """The line, if there is anything to tell."""
+        if self.newest is None:
+            return
+        detail = self.newest.detail
+        if len(detail) > DETAIL_LENGTH_MAX:
+            detail = f"{detail[:DETAIL_LENGTH_MAX]}..."
+        _log.warning(
+            "rejected",
+            lane=self.lane,
+            reason=str(self.reason),
+            count=self.count,
+            newest_offset=self.newest.offset,
+            detail=detail,
+        )
+        self.count, self.newest, self.told_s = 0, None, now_s
 
 
 @dataclass(slots=True)
@@ -42,7 +61,8 @@ class RejectLog:
     def note(self, lane: int, rejects: Sequence[Rejected], now_s: float) -> None:
         """Count the rejects of a committed turn, and tell what is due."""
         for reject in rejects:
-            pending = self._pending.setdefault((lane, reject.reason), _Pending())
+            kind = lane, reject.reason
+            pending = self._pending.get(kind) or self._pending.setdefault(kind, _Pending(*kind))
             pending.count += 1
             pending.newest = reject
         if rejects:
@@ -50,19 +70,11 @@ class RejectLog:
 
     def step(self, now_s: float) -> None:
         """Tell what is due; to be called now and then, or the last ones are never told."""
-        for (lane, reason), pending in self._pending.items():
-            newest = pending.newest
-            if newest is None or now_s - pending.told_s < EVERY_S:
-                continue
-            detail = newest.detail
-            if len(detail) > DETAIL_LENGTH_MAX:
-                detail = f"{detail[:DETAIL_LENGTH_MAX]}..."
-            _log.warning(
-                "rejected",
-                lane=lane,
-                reason=str(reason),
-                count=pending.count,
-                newest_offset=newest.offset,
-                detail=detail,
-            )
-            pending.count, pending.newest, pending.told_s = 0, None, now_s
+        for pending in self._pending.values():
+            if now_s - pending.told_s >= EVERY_S:
+                pending.tell(now_s)
+
+    def close(self) -> None:
+        """Tell what is left."""
+        for pending in self._pending.values():
+            pending.tell(inf)

@@ -40,6 +40,7 @@ from app.kafka.authority import Authority
 from app.kafka.transactions import Limits, Topics, Transactions, producer_properties
 from app.metrics import Metrics
 from app.ownership import Identity
+from app.placements import Placements
 from app.questions import NotAnswered, Questions
 from app.secrets import hide
 from app.steps import Reached, nobody
@@ -173,6 +174,7 @@ def _work(
         return EXIT_DONE
     process.waiting_for = "joining the group"
     worker = _worker(config, identity, process, authority, connected, threads)
+    worker.intake.placements = Placements(connected.lanes)
     process.worker = worker
     process.housekeeping = Housekeeping(worker, connected.lanes)
     gc.collect()

@@ -185,6 +185,7 @@ class Worker:
             _log.warning("lanes could not be released", reason=str(failure))
         for number in list(self.lanes):
             self._drop(number, Signal.REVOKED)
+        self.rejects.close()
 
     def close(self) -> None:
         """Leave the group and close the clients; may hang, so on a thread that may be left.

@@ -114,13 +114,14 @@ class _Check:
             raise Crash("the job went on while it was looked at: ask again when it has read all")
         output = self.topics[self.config.output.topic]
         room = int(output.settings[_BYTES_MAX]) - MATCH_OVERHEAD
-        self.tables.join(self.config.max_interval, room)
+        begun_late = self.config.start == "latest"
+        self.tables.join(self.config.max_interval, room, begun_late=begun_late)
         self._compare(limit)
         self._compare_values(limit)
         self._note(
             self.tables.either(),
-            "matches may stand or not: a retraction carries another interval than its row, or an "
-            "id was used again",
+            "matches may stand or not: a retraction carries another interval than its row, an id "
+            "was used again, or nobody can say if the job had begun",
         )
         self._note(
             self.tables.apart(),

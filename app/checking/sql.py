@@ -90,6 +90,33 @@ select
 from rows join due using (side, lane) left join met using (side, lane, place)
 where high < before and not coalesce(surely, false);
 
+"""
+# Of a job that began in the middle of its inputs: the first record of each lane and side that is
+# known to have been taken. Whether those before it were nobody can say.
+BEGINNING: Final = """
+create table beginning as
+select side, lane, min(place) as place
+from (
+    select 'left' as side, lane, left_place as place from results semi join log using (match)
+    union all
+    select 'right' as side, lane, right_place as place from results semi join log using (match)
+    union all
+    select side, lane, place from refusals where not of_match
+)
+where place is not null
+group by side, lane;
+
+update results set fate = 'either'
+where fate = 'stands' and (
+    left_place < coalesce((
+        select place from beginning where side = 'left' and beginning.lane = results.lane
+    ), left_place + 1)
+    or right_place < coalesce((
+        select place from beginning where side = 'right' and beginning.lane = results.lane
+    ), right_place + 1)
+);
+"""
+EXPECTED: Final = """
 create table expected as
 select
     match,

@@ -126,11 +126,12 @@ class Tables:
         self.database.execute(f"insert into {name} from batch")
         self.database.unregister("batch")
 
-    def join(self, max_interval: int, match_bytes_max: int) -> None:
+    def join(self, max_interval: int, match_bytes_max: int, *, begun_late: bool = False) -> None:
         """Join what was taken.
 
         `max_interval` is D, in the job's unit. A match whose id alone is larger than
-        `match_bytes_max` was rejected without it.
+        `match_bytes_max` was rejected without it. `begun_late` says that the job did not begin to
+        read at the beginning.
         """
         self.database.execute(sql.TAKEN)
         found: list[Fated] = []
@@ -143,6 +144,9 @@ class Tables:
                 found = []
         self._add_fates(found)
         self.database.execute(sql.ROWS)
+        if begun_late:
+            self.database.execute(sql.BEGINNING)
+        self.database.execute(sql.EXPECTED)
         self.database.execute(sql.TOO_LONG, [match_bytes_max])
 
     def _add_fates(self, found: list[Fated]) -> None:

@@ -67,7 +67,9 @@ def examine(config: Config) -> Iterator[Finding]:
     if any(one.refused for one in seen.values()):
         return  # What may not be looked at was told, and no more can be said.
     yield from _of_topics(config, found, brokers.number, brokers.rights)
-    if all(config.side(side).topic in found for side in Side) and readable:
+    inputs = [seen[config.side(side).topic] for side in Side]
+    readable = readable and all(one.rights is None or "Read" in one.rights for one in inputs)
+    if all(one.topic is not None for one in inputs) and readable:
         yield from _of_records(config, cluster, found)
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 LANES: Final = 2
 MANY: Final = 500
+KEYS: Final = 400
 SMALL: Final = 20_000
 SMALLER: Final = 5_000
 
@@ -162,9 +164,10 @@ def check_replay(kafka: Harness, config: str, inverted_at: str) -> None:
 def test_doctor_finds_a_side_that_was_written_with_another_partitioner(kafka: Harness) -> None:
     job = kafka.job
     kafka.create_topics(LANES)
-    config = str(kafka.write_config())
+    # Many small batches, so that a worker sees many keys.
+    config = str(kafka.write_config("[turn]\nmax_records = 20\n"))
     assert "nothing to look at yet" in done("doctor", "-c", config)
-    keys = [f"key-{number}" for number in range(100)]
+    keys = [f"key-{number}" for number in range(KEYS)]
     other = Producer({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
     for key in keys:
         kafka.send(job.left, key, encode(Event(f"l-{key}", 1, 1, 9)))
@@ -183,10 +186,44 @@ def test_doctor_finds_a_side_that_was_written_with_another_partitioner(kafka: Ha
         "ok   rights: all that is needed",
         f"ok   transactions: ids that begin with {job.name}- are allowed",
         f"ok   topics: run creates {job.changelog}, {job.rejects}",
-        "ok   records: 100 sampled ones of right are readable and valid",
+        f"ok   records: {KEYS} sampled ones of right are readable and valid",
         "ok   sizes:",
     ):
         assert any(line.startswith(said) for line in lines), (said, lines)
+    worker = kafka.start(Path(config))
+    kafka.settle(ends=ends(kafka))
+    assert "keys that both sides have are in different partitions" in worker.log.read_text()
+    said = done("check", "-c", config)
+    assert "keys are in other partitions on the left than on the right" in said
+    assert 0 < int(said.split(" matches expected")[0].rsplit("\n", 1)[-1]) < KEYS
+
+
+def ends(kafka: Harness) -> dict[tuple[str, int], int]:
+    """Where both inputs end, whoever wrote them."""
+    return {
+        (topic, lane): end
+        for topic in (kafka.job.left, kafka.job.right)
+        for lane, end in kafka.cluster.ends(topic).items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("table", "setting", "value"),
+    [("consumer", "session.timeout.ms", 100), ("producer", "transaction.timeout.ms", 1_000_000)],
+)
+def test_a_time_out_that_the_broker_does_not_allow_ends_a_worker(
+    kafka: Harness, monkeypatch: pytest.MonkeyPatch, table: str, setting: str, value: int
+) -> None:
+    kafka.create_topics()
+    config = kafka.write_config()
+    variable = f"SPANJOIN_KAFKA__{table.upper()}__{setting.replace('.', '_').upper()}"
+    monkeypatch.setenv(variable, str(value))
+    ended = command("doctor", "-c", str(config))
+    assert ended.code == 2
+    assert f"{setting} is {value}, and the broker allows" in ended.out
+    worker = kafka.start(config)
+    assert worker.wait(30) == 2, worker.tail()
+    assert f"spanjoin: {setting} in [kafka.{table}] is" in worker.tail()
 
 
 def random_rows(side: str, chance: random.Random) -> list[dict[str, Any]]:
@@ -218,10 +255,7 @@ def test_a_replay_and_a_check_agree_with_a_live_run(kafka: Harness) -> None:
     ended = command("check", "-c", str(config))
     assert f'changelog topic "{job.changelog}" does not exist' in ended.err
     kafka.start(config)
-    kafka.settle(ends={
-        (topic, lane): end for topic in (job.left, job.right)
-        for lane, end in kafka.cluster.ends(topic).items()
-    })  # fmt: skip
+    kafka.settle(ends=ends(kafka))
     refused_rows = kafka.directory / "refused.jsonl"
     more = ("--partitions", str(LANES), "--rejects", str(refused_rows))
     ended = command("replay", "-c", str(config), *paths, *more)

@@ -8,7 +8,7 @@ import pytest
 
 from app.checking.fates import Fate, Taken, fates
 from app.checking.tables import Expected, Tables
-from app.comparison import compare
+from app.comparison import compare, differences
 from app.kafka.rejects import Reject
 from app.kafka.scan import Read
 from schemas.match_id import match_id
@@ -203,6 +203,23 @@ def test_an_unmatched_row_that_was_too_large_is_not_missing(tables: Tables) -> N
     tables.add_due(Side.RIGHT, {0: 50})
     large = [(Side.RIGHT, reject("too_large", "right", -1, b"R:s"))]
     assert faults(tables, log(*RIGHT_LOG), large) == set()
+
+
+def test_nobody_knows_what_a_job_did_before_its_first_trace(tables: Tables) -> None:
+    tables.add_events(Side.LEFT, in_lane(0, [event(f"l{at}", at, 0, 9) for at in range(3)]))
+    tables.add_events(Side.RIGHT, in_lane(0, [event("r", 0, 5, 6)]))
+    tables.add_log([Read(0, 0, match_id("l1", "r"), b"v")])
+    tables.join(D, PLENTY, begun_late=True)
+    comparison = compare(tables.database)
+    assert (comparison.faults["missing"], tables.either()) == (1, 1)
+    assert dict(differences(tables.database, 5, ["missing"])) == {"missing": match_id("l2", "r")}
+
+
+def test_a_job_without_a_trace_may_have_read_nothing(tables: Tables) -> None:
+    tables.add_events(Side.LEFT, in_lane(0, LEFT))
+    tables.add_events(Side.RIGHT, in_lane(0, RIGHT))
+    tables.join(D, PLENTY, begun_late=True)
+    assert (compare(tables.database).expected, tables.either()) == (0, 1)
 
 
 def test_keys_that_lie_apart_are_counted(tables: Tables) -> None:

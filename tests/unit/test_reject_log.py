@@ -52,6 +52,15 @@ def test_a_long_detail_is_cut(log: RejectLog) -> None:
     assert lines[0]["detail"] == "x" * DETAIL_LENGTH_MAX + "..."
 
 
+def test_what_is_left_is_told_at_the_end(log: RejectLog) -> None:
+    with capture_logs() as lines:
+        log.note(0, rejects(1), 5.0)
+        log.note(0, rejects(7), 5.1)
+        log.close()
+        log.close()
+    assert [line["count"] for line in lines] == [1, 7]
+
+
 def test_nothing_is_told_of_nothing(log: RejectLog) -> None:
     with capture_logs() as lines:
         log.note(0, [], 5.0)
