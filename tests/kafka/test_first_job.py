@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +31,10 @@ def config(kafka: Harness, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(EXAMPLE / "job.toml")
 
 
+README: Final = EXAMPLE.parents[1] / "README.md"
+TIME: Final = re.compile(r'(?<="time":)[0-9]+')
+
+
 def load(config: str, side: str, name: str) -> None:
     done("load", "-c", config, "--side", side, str(EXAMPLE / name))
 
@@ -40,9 +45,15 @@ def test_the_first_job(kafka: Harness, config: str) -> None:
     load(config, "left", "shifts.jsonl")
     load(config, "right", "faults.jsonl")
     kafka.await_matches(["L:s1|R:f1", "L:s1|R:f3", "L:s2|R:f2", "L:s3|R:f3"])
+    kafka.settle(ends={(kafka.job.right, lane): end for lane, end in
+                       kafka.cluster.ends(kafka.job.right).items()})  # fmt: skip
+    rejects = done("rejects", "-c", config, "--format", "jsonl").replace(kafka.job.right, "faults")
+    assert TIME.sub("now", rejects) in TIME.sub("now", README.read_text(encoding="utf-8"))
     load(config, "left", "corrections.jsonl")
     kafka.await_matches(["L:s4|R:f1", "L:s2|R:f2", "L:s3|R:f3"])
     shown = done("read", "-c", config)
     assert "s4 payload=Anna" in shown
     assert "07:00:00 - 2025-03-03 07:30:00" in shown
     assert f"3 live matches in {kafka.job.output}" in shown
+    said = done("check", "-c", config)
+    assert said == f"3 matches expected, 3 of them in {kafka.job.output}\n"

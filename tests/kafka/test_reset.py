@@ -11,7 +11,7 @@ import pytest
 
 from app.config import load_config
 from app.reset import reset
-from tests.kafka.commands import command, done, refused
+from tests.kafka.commands import agrees, command, done, refused
 from tests.kafka.lane import LEFT, RIGHT
 from tests.kafka.reading import history, live
 from tests.kafka.streams import Stream, random_stream
@@ -127,6 +127,7 @@ def test_a_reset_starts_over(kafka: Harness, monkeypatch: pytest.MonkeyPatch) ->
     kafka.settle()
     stream.check_log(since(kafka.read(job.output), ends))
     stream.check_rejects(kafka.read(job.rejects))
+    agrees(config)
 
 
 def test_a_worker_that_slept_through_a_reset_writes_nothing_of_before(kafka: Harness) -> None:
