@@ -216,10 +216,26 @@ def test_a_pod_may_nothing_and_has_time_to_hand_over() -> None:
 
 
 def test_the_scaler_asks_for_what_is_exposed_and_has_a_cap() -> None:
+    # No package at hand has KEDA's schema: these are the fields of its ScaledObject that we use.
+    assert MANIFESTS["ScaledObject"]["apiVersion"] == "keda.sh/v1alpha1"
     spec = MANIFESTS["ScaledObject"]["spec"]
+    assert set(spec) == {
+        "scaleTargetRef", "minReplicaCount", "maxReplicaCount", "pollingInterval",
+        "cooldownPeriod", "advanced", "triggers",
+    }  # fmt: skip
+    # Kubernetes does know what it is given on to.
+    target, behavior = spec["scaleTargetRef"], spec["advanced"]["horizontalPodAutoscalerConfig"]
+    autoscaler = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "spanjoin"},
+        "spec": {"scaleTargetRef": target, "maxReplicas": spec["maxReplicaCount"], **behavior},
+    }
+    kubernetes_validate.validate(autoscaler, "1.33", strict=True)
     assert spec["minReplicaCount"] <= spec["maxReplicaCount"]
     (trigger,) = spec["triggers"]
     assert trigger["type"] == "prometheus"
+    assert set(trigger["metadata"]) == {"serverAddress", "query", "threshold"}
     (named,) = selectors(trigger["metadata"]["query"])
     assert named.name == "spanjoin_input_lag"
     assert float(trigger["metadata"]["threshold"]) > 0
