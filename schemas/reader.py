@@ -24,6 +24,8 @@ Skip = Callable[[bytes, int], int]
 Take = Callable[[bytes, int, list[Any]], int]
 """Like Skip; appends the datum to the list."""
 
+EMPTY_ITEMS_MAX: Final = 1_000
+"""Items of a block that take no bytes. More would make a few bytes fill the memory of a reader."""
 _ONE_BYTE_MAX: Final = 127
 
 
@@ -200,7 +202,10 @@ def _skip_blocks(skip: Skip, body: bytes, at: int) -> int:
         for _ in range(count):
             before = at
             at = skip(body, at)
-            if at == before:  # Nothing takes no bytes, however often.
+            if at == before:
+                # Nothing takes no bytes, however often: but whoever reads the list makes it.
+                if count > EMPTY_ITEMS_MAX:
+                    raise Malformed(f"a block of a list has {count} items without a byte")
                 break
             if at > len(body):
                 raise Malformed("the value ends in the middle of a list")

@@ -14,6 +14,7 @@ import schemas
 from schemas.avro_codec import AvroCodec, fingerprint
 from schemas.codec import UnknownSchema
 from schemas.fields import Fields, TimeUnits
+from schemas.reader import EMPTY_ITEMS_MAX
 from schemas.records import Event, Fault, Kind, Reason, Rejected, Side
 from schemas.varint import Malformed, encode_long
 from tests.lane import record_of
@@ -284,8 +285,13 @@ class TestHostileInput:
         )
         codec = codec_of(schema, point())
         count = b"\xfe" + b"\xff" * 8 + b"\x01"
-        record = decode(codec, b"\xc3\x01" + fingerprint(schema) + b"\x02a\x02" + count + b"\x00")
-        assert isinstance(record, Event) == (items != "double")
+        header = b"\xc3\x01" + fingerprint(schema) + b"\x02a\x02"
+        assert isinstance(decode(codec, header + count + b"\x00"), Rejected)
+        if items != "double":
+            assert "items without a byte" in rejected(codec, header + count + b"\x00")
+            most, more = (encode_long(EMPTY_ITEMS_MAX + one) + b"\x00" for one in (0, 1))
+            assert isinstance(decode(codec, header + most), Event)
+            assert "1001 items without a byte" in rejected(codec, header + more)
 
     def test_a_block_that_lies_about_its_size_is_undecodable(self) -> None:
         schema = table(("id", "string"), ("ts", "long"), ("l", {"type": "array", "items": "long"}))
