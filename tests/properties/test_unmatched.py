@@ -51,7 +51,7 @@ def check_end(lane: Lane, oracle: Oracle) -> None:
 
 
 @given(GENE, st.sampled_from(OUTER), st.integers(0, 3))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=120)
 def test_rows_that_wait_for_a_later_turn_come_out_the_same(
     gene: int, join: JoinType, due_max: int
 ) -> None:

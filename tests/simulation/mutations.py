@@ -323,7 +323,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a row that is still to be decided about is written when it loses its match",
-        (Edit(app.unmatched._bereft, "entry < decided and not", "not"),),
+        (Edit(app.unmatched._bereft, "entry < lane.decided and not", "not"),),
         options={"join": JoinType.FULL},
     ),
     Mutation(
