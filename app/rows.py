@@ -23,6 +23,7 @@ SIDES: Final = ("left", "right")
 ROWS_PER_GROUP: Final = 50_000
 CHANGE: Final = "change"
 _NOTHING: Final = "-"
+_LENGTHS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 # JSON allows them as they are, but some programs take them for the end of a line, and terminals
@@ -177,6 +178,22 @@ def moment(ticks: int, unit: str) -> str:
         return str(ticks)
     text = f"{time:%Y-%m-%d %H:%M:%S}"
     return f"{text}.{rest:0{len(str(1000 * per_ms)) - 1}d}" if rest else text
+
+
+def duration(ticks: int, unit: str) -> str:
+    """A length of time in whole units, the largest first; a plain number where the unit is none."""
+    per_ms = TICKS_PER_MS.get(unit)
+    if per_ms is None:
+        return str(ticks)
+    parts = []
+    rest = abs(ticks)
+    for name, ms in _LENGTHS:
+        count, rest = divmod(rest, ms * per_ms)
+        if count:
+            parts.append(f"{count} {name}")
+    if rest or not parts:
+        parts.append(f"{rest} {unit}")
+    return ("-" if ticks < 0 else "") + " ".join(parts)
 
 
 def printable(text: str) -> str:

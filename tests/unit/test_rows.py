@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from app.kafka.scan import Read
 from app.reading import apply
-from app.rows import Csv, JsonLines, Parquet, Words, flatten, moment, plain
+from app.rows import Csv, JsonLines, Parquet, Words, duration, flatten, moment, plain
 from schemas.match_schema import columns_of
 from tests.unit.jobs import MINIMAL, job, write_job
 
@@ -190,3 +190,18 @@ def test_the_last_record_of_a_key_decides() -> None:
     assert not apply(live, read(b"c", None)), "never was"
     assert not apply(live, read(None, b"x")), "not of a join"
     assert live == {b"b": b"1"}
+
+
+@pytest.mark.parametrize(
+    ("ticks", "unit", "said"),
+    [
+        (0, "ms", "0 ms"),
+        (1, "ns", "1 ns"),
+        (3_600_001, "ms", "1 h 1 ms"),
+        (90_061_000_000, "us", "1 d 1 h 1 min 1 s"),
+        (-1_500, "ms", "-1 s 500 ms"),
+        (2**63, "none", "9223372036854775808"),
+    ],
+)
+def test_lengths_of_time_are_exact(ticks: int, unit: str, said: str) -> None:
+    assert duration(ticks, unit) == said
