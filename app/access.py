@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from app import page
 from app.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 
     from app.settings import HttpTable
 
-OPEN: Final = frozenset({"/livez", "/readyz", "/metrics"})
-"""What anybody may ask: probes and figures, nothing of a record."""
+OPEN: Final = frozenset({"/livez", "/readyz", "/metrics", *page.PATHS})
+"""What anybody may ask: probes, figures, and the page without what it shows; nothing of a record.
+A browser has no way to send a token along when it is told to open a page."""
 REQUEST_BYTES_MAX: Final = 128 * 1024
 """Of a request with all its headers. More than its first line may have (64 KiB): one that is longer
 must be seen to be, and not be taken for what is left of it."""

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from enum import StrEnum
@@ -186,4 +187,36 @@ def check(
     return EXIT_DONE
 
 
-COMMANDS: Final[tuple[Callable[..., int], ...]] = (rejects, doctor, replay, check)
+def explain(  # noqa: PLR0913, PLR0917 (two rows, and where to look)
+    config: ConfigOption,
+    left: Annotated[str, typer.Argument(help="The id of a left row.", metavar="LEFT_ID")],
+    right: Annotated[str, typer.Argument(help="The id of a right row.", metavar="RIGHT_ID")],
+    key: Annotated[str, typer.Option(help="The join key, as text.")],
+    key_hex: Annotated[
+        bool, typer.Option("--key-hex", help="The key is given in hexadecimal.")
+    ] = False,
+    lane: Annotated[
+        int | None,
+        typer.Option(help="The key's partition, if not where Java's partitioner puts it.", min=0),
+    ] = None,
+    scan: Annotated[
+        int, typer.Option(help="Look at so many of the newest offsets of a partition.", min=0)
+    ] = 200_000,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> int:
+    """Say why two rows match or do not: which rule decided, and by which figures."""
+    from app.explain import Asked, explain_pair, show
+    from app.explain import as_json as programs
+    from app.query import parse_key
+
+    job = checked_config(config)
+    asked = Asked(parse_key(key, as_hex=key_hex), left, right, lane, scan)
+    explained = explain_pair(job, asked)
+    if as_json:
+        typer.echo(json.dumps(programs(explained)))
+    else:
+        show(explained)
+    return EXIT_DONE
+
+
+COMMANDS: Final[tuple[Callable[..., int], ...]] = (rejects, doctor, replay, check, explain)

@@ -22,6 +22,7 @@ from urllib.parse import unquote_to_bytes
 from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from app import page
 from app.access import (
     ANYBODY,
     REQUEST_BYTES_MAX,
@@ -31,6 +32,7 @@ from app.access import (
 )
 from app.errors import UsageError
 from app.questions import NotAnswered, Unanswerable
+from app.rows import SIDES
 from app.secrets import hide
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ ANSWER_SECONDS_MAX: Final = 10
 """How long the loop may take to come to a question: a turn's time, in a bad case."""
 _STOP_SECONDS: Final = 0.1
 """How soon the server notices that it is to stop."""
+_PATHS: Final = "/, /livez, /readyz, /metrics, /status, /job, /matches and /timeline"
 _PLAIN: Final = "text/plain; charset=utf-8"
 _JSON: Final = "application/json"
 _LANE: Final = re.compile(r"[0-9]{1,9}")
@@ -51,18 +54,24 @@ _LANE: Final = re.compile(r"[0-9]{1,9}")
 Ask = Callable[[bytes, bool, int | None], "Future[dict[str, Any]]"]
 """(key, linearizable, lane or None) -> what the state says of a key; fails with NotAnswered."""
 
+Look = Callable[[bytes, int | None, tuple[str, str] | None], "Future[dict[str, Any]]"]
+"""(key, lane or None, ids of a left and a right row or None) -> the key's timelines; likewise."""
+
 
 @dataclass(frozen=True, slots=True)
 class Health:
     """What the worker offers; each function is called on the server's threads.
 
-    live, ready: None if all is well, else the reason. status: what `/status` shows.
+    live, ready: None if all is well, else the reason. status: what `/status` shows. job: what
+    `/job` shows.
     """
 
     live: Callable[[], str | None]
     ready: Callable[[], str | None]
     status: Callable[[], dict[str, Any]]
     ask: Ask | None = None
+    look: Look | None = None
+    job: Callable[[], dict[str, Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +79,8 @@ class _Answer:
     code: HTTPStatus
     content_type: str
     body: bytes
-    header: tuple[str, str] | None = None
-    """One more header."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """More headers than every answer has."""
 
 
 class Server(ThreadingMixIn, HTTPServer):
@@ -147,27 +156,41 @@ class Server(ThreadingMixIn, HTTPServer):
         return self._found(path, query)
 
     def _found(self, path: str, query: str) -> _Answer:
-        match path:
-            case "/livez":
-                return _probe(self.health.live())
-            case "/readyz":
-                return _probe(self.health.ready())
-            case "/status":
-                text = json.dumps(self.health.status(), separators=(",", ":"))
-                return _Answer(HTTPStatus.OK, _JSON, f"{text}\n".encode())
-            case "/metrics":
-                return _Answer(HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(self.registry))
-            case "/matches" if self.health.ask is not None:
-                return _matches(self.health.ask, query)
-            case _:
-                text = "not found; there are /livez, /readyz, /metrics, /status and /matches\n"
-                return _Answer(HTTPStatus.NOT_FOUND, _PLAIN, text.encode())
+        if (file := page.file(path)) is not None:
+            return _Answer(HTTPStatus.OK, file.content_type, file.body, page.HEADERS)
+        health = self.health
+        answers: dict[str, Callable[[], _Answer]] = {
+            "/livez": lambda: _probe(health.live()),
+            "/readyz": lambda: _probe(health.ready()),
+            "/status": lambda: _json(health.status()),
+            "/metrics": self._metrics,
+        }
+        if (ask := health.ask) is not None:
+            answers["/matches"] = lambda: _matches(ask, query)
+        if (look := health.look) is not None:
+            answers["/timeline"] = lambda: _timeline(look, query)
+        if (job := health.job) is not None:
+            answers["/job"] = lambda: _json(job())
+        return answers.get(path, _not_found)()
+
+    def _metrics(self) -> _Answer:
+        return _Answer(HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(self.registry))
+
+
+def _not_found() -> _Answer:
+    text = f"not found; there are {_PATHS}\n"
+    return _Answer(HTTPStatus.NOT_FOUND, _PLAIN, text.encode())
 
 
 def _unauthorized() -> _Answer:
     text = "ask with the header Authorization: Bearer, and the token of http.token\n"
     challenge = ("WWW-Authenticate", 'Bearer realm="spanjoin"')
-    return _Answer(HTTPStatus.UNAUTHORIZED, _PLAIN, text.encode(), challenge)
+    return _Answer(HTTPStatus.UNAUTHORIZED, _PLAIN, text.encode(), (challenge,))
+
+
+def _json(found: dict[str, Any]) -> _Answer:
+    text = json.dumps(found, separators=(",", ":"))
+    return _Answer(HTTPStatus.OK, _JSON, f"{text}\n".encode())
 
 
 def _probe(reason: str | None) -> _Answer:
@@ -176,32 +199,65 @@ def _probe(reason: str | None) -> _Answer:
     return _Answer(HTTPStatus.SERVICE_UNAVAILABLE, _PLAIN, f"{hide(reason)}\n".encode())
 
 
-def _matches(ask: Ask, query: str) -> _Answer:
-    """What the worker's state says of the key in the query; any bytes, percent-encoded.
+def _fields(query: str) -> dict[str, str]:
+    return dict(part.partition("=")[::2] for part in query.split("&"))
 
-    503 with the reason where this worker does not know: `spanjoin query` finds the one that does.
-    """
-    fields = dict(part.partition("=")[::2] for part in query.split("&"))
+
+def _bytes(field: str) -> bytes:
+    """What a field of a query stands for; any bytes, percent-encoded."""
+    return unquote_to_bytes(field.replace("+", " "))
+
+
+def _bad_request(text: str) -> _Answer:
+    return _Answer(HTTPStatus.BAD_REQUEST, _PLAIN, f"{text}\n".encode())
+
+
+def _matches(ask: Ask, query: str) -> _Answer:
+    """What the worker's state says of the key in the query."""
+    fields = _fields(query)
     consistency, lane = fields.get("consistency", "committed"), fields.get("lane")
     if (
         "key" not in fields
         or consistency not in {"committed", "linearizable"}
         or not (lane is None or _LANE.fullmatch(lane))
     ):
-        text = "ask /matches?key=KEY, with &consistency=committed or linearizable, and &lane=LANE\n"
-        return _Answer(HTTPStatus.BAD_REQUEST, _PLAIN, text.encode())
-    key = unquote_to_bytes(fields["key"].replace("+", " "))
+        return _bad_request(
+            "ask /matches?key=KEY, with &consistency=committed or linearizable, and &lane=LANE"
+        )
+    key, linearizable = _bytes(fields["key"]), consistency == "linearizable"
+    return _told(lambda: ask(key, linearizable, None if lane is None else int(lane)))
+
+
+def _timeline(look: Look, query: str) -> _Answer:
+    """The rows of the key in the query as the page draws them, or only two of them."""
+    fields = _fields(query)
+    lane = fields.get("lane")
+    if (
+        "key" not in fields
+        or ("left" in fields) != ("right" in fields)
+        or not (lane is None or _LANE.fullmatch(lane))
+    ):
+        return _bad_request("ask /timeline?key=KEY, with &left=ID&right=ID, and &lane=LANE")
+    key, pair = _bytes(fields["key"]), None
+    if "left" in fields:
+        left, right = (_bytes(fields[side]).decode("utf-8", "replace") for side in SIDES)
+        pair = left, right
+    return _told(lambda: look(key, None if lane is None else int(lane), pair))
+
+
+def _told(ask: Callable[[], Future[dict[str, Any]]]) -> _Answer:
+    """The answer to a question, once there is one.
+
+    503 with the reason where this worker does not know: `spanjoin query` finds the one that does.
+    """
     try:
-        asked = ask(key, consistency == "linearizable", None if lane is None else int(lane))
-        found = asked.result(ANSWER_SECONDS_MAX)
+        return _json(ask().result(ANSWER_SECONDS_MAX))
     except Unanswerable as why:
         return _Answer(HTTPStatus.UNPROCESSABLE_ENTITY, _PLAIN, f"{why}\n".encode())
     except NotAnswered as why:
         return _probe(str(why))
     except TimeoutError:
         return _probe("the worker did not answer in time")
-    text = json.dumps(found, separators=(",", ":"))
-    return _Answer(HTTPStatus.OK, _JSON, f"{text}\n".encode())
 
 
 class _Requests(BaseHTTPRequestHandler):
@@ -227,9 +283,10 @@ class _Requests(BaseHTTPRequestHandler):
         answer = self.server.answer(self.path, self.headers.get("Authorization", ""))
         self.connection.settimeout(ANSWER_SEND_SECONDS_MAX)
         self.send_response(answer.code)
-        if answer.header is not None:
-            self.send_header(*answer.header)
+        for header in answer.headers:
+            self.send_header(*header)
         self.send_header("Content-Type", answer.content_type)
+        self.send_header("X-Content-Type-Options", "nosniff")
         self.send_header("Content-Length", str(len(answer.body)))
         self.send_header("Cache-Control", "no-store")
         self.end_headers()

@@ -99,7 +99,8 @@ class Housekeeping:
                 worker.metrics.windows(number, *running.state.windows.drain_counts())
                 changelog = (self._changelog_start(lane), running.changelog_position)
             status = lane_status(number, figures, worker.identity.worker, changelog)
-            lanes.append({**status, "disk_bytes": disk_bytes})
+            totals = worker.metrics.totals(number)._asdict()
+            lanes.append({**status, "disk_bytes": disk_bytes, "totals": totals})
         self.status = {
             "name": worker.config.name,
             "worker": worker.identity.worker,

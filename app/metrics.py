@@ -78,6 +78,28 @@ _LANE_COUNTERS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
+class Totals(NamedTuple):
+    """What a lane's committed turns came to since this worker took it over."""
+
+    left: int = 0
+    right: int = 0
+    matches: int = 0
+    retractions: int = 0
+    unmatched: int = 0
+    rejects: int = 0
+
+    def plus(self, counts: Counts, taken: tuple[int, int]) -> Totals:
+        """With one more turn."""
+        return Totals(
+            self.left + taken[Side.LEFT],
+            self.right + taken[Side.RIGHT],
+            self.matches + counts.matched,
+            self.retractions + counts.tombstones,
+            self.unmatched + counts.unmatched,
+            self.rejects + sum(counts.rejected.values()),
+        )
+
+
 class SideFigures(NamedTuple):
     """One side of a lane. lag: records up to the last stable offset; None = not known yet."""
 
@@ -104,6 +126,9 @@ class LaneFigures(NamedTuple):
     window_bytes: int = 0
     to_restore: int | None = None
     disk_bytes: int | None = None
+
+
+_NOTHING: Final = Totals()
 
 
 class Metrics:
@@ -137,6 +162,7 @@ class Metrics:
             self._records, self._rejects, self._opened, self._loaded, *self._counters.values(),
             *self._gauges.values(), *self._of_side.values(), self._phase,
         )  # fmt: skip
+        self._totals: dict[int, Totals] = {}
         self._turn = seconds("turn", "Time of one turn, commit included", _TURN_SECONDS)
         self._commit = seconds(
             "commit", "Time from the first produce to the committed transaction", _TURN_SECONDS
@@ -169,12 +195,17 @@ class Metrics:
     def counted(self, lane: int, counts: Counts, taken: tuple[int, int]) -> None:
         """Count what a committed turn did in a lane; `taken` are its input records by side."""
         label = str(lane)
+        self._totals[lane] = self.totals(lane).plus(counts, taken)
         for name, records in zip(_SIDES, taken, strict=True):
             self._records.labels(label, name).inc(records)
         for name, counter in self._counters.items():
             counter.labels(label).inc(getattr(counts, name))
         for reason, number in counts.rejected.items():
             self._rejects.labels(label, str(reason)).inc(number)
+
+    def totals(self, lane: int) -> Totals:
+        """The same sums as numbers, for the page."""
+        return self._totals.get(lane, _NOTHING)
 
     def suspect(self, sides: Collection[Side]) -> None:
         """Show which sides' times look like another unit."""
@@ -233,6 +264,7 @@ class Metrics:
 
     def forget(self, lane: int) -> None:
         """Drop every series of a lane that has left."""
+        self._totals.pop(lane, None)
         for metric in self._by_lane:
             metric.remove_by_labels({"lane": str(lane)})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
@@ -31,9 +32,11 @@ class Advance(Protocol):
 def progress(what: str, total: int | None = None, *, counted: bool = True) -> Iterator[Advance]:
     """Show a bar while the block runs; nothing at all if standard error is not a terminal.
 
+    Nor on a thread beside the main one: there a worker answers somebody who looks elsewhere.
+
     `counted` shows the numbers beside the bar, where they are of things that a person counts.
     """
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or threading.current_thread() is not threading.main_thread():
         yield _silent
         return
     columns = [TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()]

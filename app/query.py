@@ -45,11 +45,25 @@ PAUSE_S: Final = 0.2
 
 
 class Query(NamedTuple):
-    """A key to ask for; `lane` where the producers place it otherwise than Java's do."""
+    """A key to ask for; `lane` where the producers place it otherwise than Java's do.
+
+    With `pair`, all that the state has of a left and a right row is asked for, see `app.timeline`.
+    """
 
     key: bytes
     linearizable: bool
     lane: int | None
+    pair: tuple[str, str] | None = None
+
+    @property
+    def target(self) -> str:
+        """What is asked of a worker's HTTP server, but for the lane."""
+        key = quote_from_bytes(self.key, safe="")
+        if self.pair is not None:
+            left, right = (quote_from_bytes(row_id.encode(), safe="") for row_id in self.pair)
+            return f"/timeline?key={key}&left={left}&right={right}"
+        consistency = "linearizable" if self.linearizable else "committed"
+        return f"/matches?key={key}&consistency={consistency}"
 
 
 class NotNow(Exception):
@@ -150,11 +164,9 @@ def _get(owner: Owner, lane: int, query: Query, http_table: HttpTable) -> dict[s
     if not host or not port.isdigit():
         raise UsageError(f"worker {owner.worker} advertises {owner.address!r}, which is not "
                          f"host:port: correct http.advertised")  # fmt: skip
-    consistency = "linearizable" if query.linearizable else "committed"
-    target = f"/matches?key={quote_from_bytes(query.key, safe='')}&consistency={consistency}"
     connection = _connection(host.strip("[]"), int(port), http_table)
     try:
-        connection.request("GET", f"{target}&lane={lane}", headers=_headers(http_table))
+        connection.request("GET", f"{query.target}&lane={lane}", headers=_headers(http_table))
         response = connection.getresponse()
         text = response.read().decode("utf-8", "replace")
     except ssl.SSLCertVerificationError as error:

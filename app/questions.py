@@ -16,6 +16,7 @@ it was the lane's state at the moment of the commit.
 from __future__ import annotations
 
 import queue
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import islice
@@ -31,7 +32,7 @@ from state.overlap import overlapping
 from state.retention import is_retained
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from app.process import Running
     from schemas.codec import Codec
@@ -46,6 +47,10 @@ ANSWER_MAX: Final = 10_000
 """Rows and matches of one answer. A key may have many more, and the loop has other things to do."""
 
 
+Tell = Callable[["Running", bytes, "Codec"], dict[str, Any]]
+"""What a lane's committed state says of a key, JSON-ready. Raises Unanswerable, Unresolved."""
+
+
 class NotAnswered(Exception):
     """Ask another worker, or this one later; the text says why."""
 
@@ -56,11 +61,13 @@ class Unanswerable(NotAnswered):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question; `answer` is set, or fails with NotAnswered."""
+    """One question; `answer` is what `tell` says, or fails with NotAnswered."""
 
     key: bytes
     linearizable: bool
     lane: int
+    tell: Tell | None
+    """None: `describe`."""
     answer: Future[dict[str, Any]] = field(default_factory=Future)
 
     def refuse(self, why: NotAnswered) -> None:
@@ -76,13 +83,19 @@ class Questions:
     _waiting: queue.Queue[Question] = field(default_factory=lambda: queue.Queue(WAITING_MAX))
 
     def ask(
-        self, key: bytes, *, linearizable: bool, lane: int | None = None
+        self,
+        key: bytes,
+        *,
+        linearizable: bool,
+        lane: int | None = None,
+        tell: Tell | None = None,
     ) -> Future[dict[str, Any]]:
         """Put a question; the answer comes within a turn or two.
 
         `lane` is for keys that the inputs' producers do not place as Java's partitioner does.
         """
-        question = Question(key, linearizable, lane_of(key, self.lanes) if lane is None else lane)
+        lane = lane_of(key, self.lanes) if lane is None else lane
+        question = Question(key, linearizable, lane, tell)
         try:
             self._waiting.put_nowait(question)
         except queue.Full:
@@ -111,7 +124,7 @@ class Questions:
                 question.refuse(NotAnswered(why))
                 continue
             try:
-                answer = describe(owned, question.key, codec)
+                answer = (question.tell or describe)(owned, question.key, codec)
             except NotAnswered as refusal:
                 question.refuse(refusal)
                 continue
@@ -162,7 +175,7 @@ def describe(running: Running, key: bytes, codec: Codec) -> dict[str, Any]:
         for side in window
     )
     found = (
-        _match(row, other)
+        match_of(row, other)
         for row in left
         for other in overlapping(window[Side.RIGHT], row[1], row[0])
         if is_retained(other[0], mark, horizon)
@@ -200,7 +213,8 @@ def _row(row: Row, codec: Codec) -> dict[str, Any]:
     }
 
 
-def _match(left: Row, right: Row) -> dict[str, Any]:
+def match_of(left: Row, right: Row) -> dict[str, Any]:
+    """The match of two rows that overlap."""
     return {
         "id": match_id(left[2], right[2]).decode(),
         "start": max(left[1], right[1]),

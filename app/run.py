@@ -17,6 +17,7 @@ import time
 import uuid
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import structlog
@@ -39,11 +40,13 @@ from app.housekeeping import Housekeeping
 from app.kafka.authority import Authority
 from app.kafka.transactions import Limits, Topics, Transactions, producer_properties
 from app.metrics import Metrics
+from app.overview import Overview
 from app.ownership import Identity
 from app.placements import Placements
 from app.questions import NotAnswered, Questions
 from app.secrets import hide
 from app.steps import Reached, nobody
+from app.timeline import timeline
 from app.topics import prepare_topics
 from app.worker import Worker
 from state.disk import StateDirTaken, lock_state_dir, store_error
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from app.config import Config
+    from app.timeline import Pair
     from state.checkpoint import Layout
 
 STUCK_AFTER_S: Final = 45.0
@@ -95,14 +99,16 @@ class Process:
     housekeeping: Housekeeping | None = None
     questions: Questions | None = None
 
-    def health(self, name: str, worker_id: str) -> health.Health:
+    def health(self, config: Config, worker_id: str) -> health.Health:
         """What the HTTP server may ask."""
-        nothing = {"name": name, "worker": worker_id, "lanes": []}
+        nothing = {"name": config.name, "worker": worker_id, "lanes": []}
         return health.Health(
             live=self._live,
             ready=self._ready,
             status=lambda: (self.housekeeping and self.housekeeping.status) or nothing,
             ask=self._ask,
+            look=self._look,
+            job=Overview(config, worker_id).job,
         )
 
     def _ask(
@@ -114,6 +120,12 @@ class Process:
         if self.questions is None:
             raise NotAnswered(f"not ready: {self.waiting_for}")
         return self.questions.ask(key, linearizable=linearizable, lane=lane)
+
+    def _look(self, key: bytes, lane: int | None, pair: Pair | None) -> Future[dict[str, Any]]:
+        if self.questions is None:
+            raise NotAnswered(f"not ready: {self.waiting_for}")
+        tell = partial(timeline, pair=pair)
+        return self.questions.ask(key, linearizable=False, lane=lane, tell=tell)
 
     def _live(self, still_s_max: float = STUCK_AFTER_S) -> str | None:
         still_s = time.monotonic() - self.beat
@@ -305,7 +317,7 @@ def _http(config: Config, process: Process) -> Iterator[Identity]:
     server = health.serve(
         config.http.host,
         config.http.port,
-        process.health(config.name, worker_id),
+        process.health(config, worker_id),
         access=allowed,
     )
     try:

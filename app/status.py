@@ -34,7 +34,12 @@ _GROWTH: Final = 8
 
 
 def job_status(config: Config) -> dict[str, Any]:
-    """The job's lanes in the shape of `status --json`.
+    """The job's lanes in the shape of `status --json`; raises what `looked_at` does."""
+    return {"name": config.name, "lanes": [lane for lane, _ in looked_at(config)]}
+
+
+def looked_at(config: Config) -> list[tuple[dict[str, Any], Checkpoint | None]]:
+    """Each lane as `lane_status` has it, with its last checkpoint.
 
     Raises Unreachable, or UsageError where an input does not exist.
     """
@@ -50,19 +55,18 @@ def job_status(config: Config) -> dict[str, Any]:
     checkpoints = last_checkpoints(config, extents)
     ends = [cluster.extents(topic, lanes) for topic in inputs]
     members = cluster.members(config.name)
-    return {
-        "name": config.name,
-        "lanes": [
-            lane_status(
-                lane,
-                checkpoints[lane] if lane < len(checkpoints) else None,
-                member_of(lane, config.left.topic, members),
-                (ends[Side.LEFT][lane], ends[Side.RIGHT][lane]),
-                extents[lane] if lane < len(extents) else None,
-            )
-            for lane in range(lanes)
-        ],
-    }
+    found = []
+    for lane in range(lanes):
+        checkpoint = checkpoints[lane] if lane < len(checkpoints) else None
+        status = lane_status(
+            lane,
+            checkpoint,
+            member_of(lane, config.left.topic, members),
+            (ends[Side.LEFT][lane], ends[Side.RIGHT][lane]),
+            extents[lane] if lane < len(extents) else None,
+        )
+        found.append((status, checkpoint))
+    return found
 
 
 def lane_status(

@@ -60,12 +60,12 @@ def code(server: Server, path: str, authorization: str | None) -> int:
         connection.close()
 
 
-@pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics"])
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics", "/", "/page.js"])
 def test_probes_and_figures_are_for_everybody(server: Server, path: str) -> None:
     assert code(server, path, None) == 200
 
 
-@pytest.mark.parametrize("path", ["/status", "/matches?key=k", "/matches", "/", "/anything"])
+@pytest.mark.parametrize("path", ["/status", "/matches?key=k", "/matches", "/job", "/anything"])
 def test_all_else_needs_the_token(server: Server, path: str) -> None:
     for wrong in (
         None, "", TOKEN, "Bearer", "Bearer ", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}",

@@ -72,7 +72,8 @@ def test_status_and_metrics(server: Server) -> None:
 
 
 def test_everything_else_is_refused(server: Server) -> None:
-    assert get(server, "/")[0] == 404
+    assert get(server, "/nothing")[0] == 404
+    assert get(server, "/page/index.html")[0] == 404
     assert get(server, "/livez/../etc/passwd")[0] == 404
     assert get(server, "/livez", "POST")[0] == 501
     code, body, _ = get(server, "/status", "HEAD")

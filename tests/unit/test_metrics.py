@@ -3,7 +3,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, generate_latest
 
 from app.effects import Counts
-from app.metrics import LaneFigures, Metrics, SideFigures
+from app.metrics import LaneFigures, Metrics, SideFigures, Totals
 from schemas.records import Reason
 
 TURN = Counts(1, 2, 3, 4, 10, 5, 6, 7, 8, 0, {Reason.LATE: 9})
@@ -68,3 +68,15 @@ def test_a_lane_that_leaves_takes_its_series_along() -> None:
     found = lines(registry)
     assert not any('lane="3"' in line for line in found)
     assert any('lane="33"' in line for line in found)
+
+
+def test_totals_of_a_lane_begin_anew_when_it_comes_back() -> None:
+    metrics = Metrics(CollectorRegistry())
+    metrics.counted(3, TURN, (1, 4))
+    metrics.counted(3, TURN, (2, 6))
+    assert metrics.totals(3) == Totals(
+        left=3, right=10, matches=6, retractions=8, unmatched=20, rejects=18
+    )
+    assert metrics.totals(4) == Totals()
+    metrics.forget(3)
+    assert metrics.totals(3) == Totals()

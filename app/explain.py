@@ -1,0 +1,268 @@
+"""`explain`: why two rows did match, or did not, from the state and from the topics.
+
+The owner of the lane is asked for what its state has. What it has no more is looked for in the
+input and in the rejects, as far back from their ends as was asked for. Without a worker, the last
+checkpoint has the watermark and the positions, and the topics have the rows.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from app.errors import Crash, UsageError
+from app.explanation import Explanation, Refusal, Sighting, Sought, Terms, explain
+from app.formats import make_codec
+from app.kafka.cluster import Cluster
+from app.kafka.rejects import reject_of
+from app.kafka.scan import Scanner
+from app.progress import progress
+from app.query import Query, ask
+from app.rows import SIDES
+from app.status import last_checkpoint
+from app.timeline import sought_in, terms_in
+from app.topics import missing_input
+from schemas.match_id import match_id
+from schemas.partition import lane_of
+from schemas.records import Fault, Side
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from app.config import Config
+    from app.kafka.cluster import Extent
+    from app.kafka.rejects import Reject
+    from schemas.codec import Codec
+
+
+class Asked(NamedTuple):
+    """Two rows of a key; `scan` is how many of the newest offsets of a partition are looked at."""
+
+    key: bytes
+    left: str
+    right: str
+    lane: int | None
+    scan: int
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """Both ids."""
+        return self.left, self.right
+
+
+class Looked(NamedTuple):
+    """A part of a partition that was read, [start, end), and where the partition begins."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    first: int
+
+
+class State(NamedTuple):
+    """What the lane says of the two rows: by its owner, or (`owner` None) its last checkpoint."""
+
+    sought: tuple[Sought, Sought]
+    terms: Terms
+    positions: tuple[int, int]
+    owner: str | None
+    reason: str = ""
+    """Why no owner was asked."""
+
+
+class Explained(NamedTuple):
+    """What is told: the explanation, whose state it is of, and what was read."""
+
+    explanation: Explanation
+    state: State
+    looked: list[Looked]
+
+
+def explain_pair(config: Config, asked: Asked) -> Explained:
+    """Find out why. Raises UsageError, Crash."""
+    topics = _Topics(config, asked)
+    try:
+        state = topics.state()
+        # Decides about the rejects, too: so it comes first.
+        rejects, too_large = topics.rejects()
+        for sought in state.sought:
+            topics.look(sought, rejects, state.positions[sought.side])
+        explanation = explain(*state.sought, state.terms, too_large)
+        return Explained(explanation, state, topics.looked)
+    finally:
+        topics.close()
+
+
+@dataclass(slots=True)
+class _Topics:
+    """The topics of a job, as they are now."""
+
+    config: Config
+    asked: Asked
+    lane: int = field(init=False)
+    looked: list[Looked] = field(default_factory=list)
+    _codec: Codec = field(init=False)
+    _scanner: Scanner = field(init=False)
+    _extents: dict[str, list[Extent]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        config = self.config
+        cluster = Cluster(config)
+        inputs = [config.side(side).topic for side in Side]
+        found = cluster.topics([*inputs, config.changelog_topic, config.rejects_topic])
+        for side in Side:
+            if inputs[side] not in found:
+                raise UsageError(missing_input(config, side))
+        lanes = found[inputs[Side.LEFT]].partitions
+        lane = self.asked.lane
+        self.lane = lane_of(self.asked.key, lanes) if lane is None else lane
+        if self.lane >= lanes:
+            raise UsageError(f"there is no lane {self.lane}: {inputs[0]} has {lanes} partitions")
+        self._codec = make_codec(config)
+        self._extents = {
+            name: cluster.extents(name, topic.partitions) for name, topic in found.items()
+        }
+        self._scanner = Scanner(config)
+
+    def close(self) -> None:
+        """Let the client go."""
+        self._scanner.close()
+
+    def state(self) -> State:
+        """What the lane's owner says; where nobody does, what its last checkpoint says."""
+        asked = self.asked
+        query = Query(asked.key, linearizable=False, lane=self.lane, pair=asked.pair)
+        try:
+            found = ask(self.config, query)
+        except (Crash, UsageError) as error:
+            return self._committed(error.line)
+        left, right = (found["positions"][name] for name in SIDES)
+        sought = sought_in(found, asked.key, asked.pair)
+        return State(sought, terms_in(found), (left, right), found["owner"])
+
+    def _committed(self, reason: str) -> State:
+        config, key, topic = self.config, self.asked.key, self.config.changelog_topic
+        extents = self._extents.get(topic, [])
+        checkpoint = None
+        if self.lane < len(extents):
+            checkpoint = last_checkpoint(self._scanner, topic, self.lane, extents[self.lane])
+        left, right = (
+            Sought(side, row_id, (key, self.lane))
+            for side, row_id in zip(Side, self.asked.pair, strict=True)
+        )
+        if checkpoint is None:
+            terms = Terms(config.lateness, config.max_interval, None, config.unit)
+            return State((left, right), terms, (0, 0), None, reason)
+        layout = checkpoint.layout
+        mark = checkpoint.watermarks.lane
+        terms = Terms(layout.lateness, layout.max_interval, mark, layout.unit)
+        positions = checkpoint.left_position, checkpoint.right_position
+        return State((left, right), terms, positions, None, reason)
+
+    def rejects(self) -> tuple[list[Reject], Refusal | None]:
+        """The lane's rejects, and that of the match of the two rows, if it was too large."""
+        found: list[Reject] = []
+        too_large: Refusal | None = None
+        name = match_id(*self.asked.pair)
+        topic = self.config.rejects_topic
+        for partition, span in self._spans(topic, [self.lane]):
+            for batch in self._scanner.scan_whole(topic, {partition: span}):
+                for reject in filter(None, map(reject_of, batch)):
+                    if reject.key == name and not reject.value:
+                        too_large = Refusal(reject.reason, reject.detail)
+                    else:
+                        found.append(reject)
+        return found, too_large
+
+    def look(self, sought: Sought, rejects: Sequence[Reject], position: int) -> None:
+        """Look for a row in its input: first in its lane, then, if it is not there, elsewhere."""
+        topic, side = self.config.side(sought.side).topic, sought.side
+        refusals = {one.origin[2]: one for one in rejects if one.origin[:2] == (topic, self.lane)}
+        seen: dict[int, Sighting] = {}
+        others: list[Sighting] = []
+        for one in self._sightings(side, sought.id, [self.lane]):
+            if one.key != self.asked.key:
+                others.append(one)
+                continue
+            refused = refusals.get(one.offset)
+            refusal = refused and Refusal(refused.reason, refused.detail)
+            seen[one.offset] = one._replace(taken=one.offset < position, refusal=refusal)
+        # The input may keep less than the rejects do.
+        for offset, refused in refusals.items():
+            if offset not in seen and refused.key == self.asked.key:
+                record = self.lane, offset, refused.key, refused.value
+                for one in self._decoded(side, sought.id, [record]):
+                    seen[offset] = one._replace(refusal=Refusal(refused.reason, refused.detail))
+        sought.sightings = [seen[offset] for offset in sorted(seen)]
+        sought.searched = True
+        if not sought.sightings and not sought.stored:
+            lanes = [lane for lane in range(len(self._extents[topic])) if lane != self.lane]
+            sought.elsewhere = [*others, *self._sightings(side, sought.id, lanes)]
+
+    def _sightings(self, side: Side, row_id: str, lanes: Iterable[int]) -> Iterator[Sighting]:
+        topic = self.config.side(side).topic
+        for partition, span in self._spans(topic, lanes):
+            with progress(f"reading {topic}", span[1] - span[0]) as advance:
+                for batch in self._scanner.scan(topic, partition, *span):
+                    records = [(one.partition, one.offset, one.key, one.value) for one in batch]
+                    yield from self._decoded(side, row_id, records)
+                    if batch:
+                        advance(batch[-1].offset - span[0])
+
+    def _decoded(
+        self,
+        side: Side,
+        row_id: str,
+        records: Sequence[tuple[int, int, bytes | None, bytes | None]],
+    ) -> Iterator[Sighting]:
+        """Those of the records (partition, offset, key, value) that have this id."""
+        parts = self._codec.decode_batch(side, [value for _, _, _, value in records])
+        for (partition, offset, key, _), part in zip(records, parts, strict=True):
+            if not isinstance(part, Fault) and part[2] == row_id:
+                end, start, _, ts, kind, _ = part
+                yield Sighting(partition, offset, key, kind, ts, start, end)
+
+    def _spans(self, topic: str, lanes: Iterable[int]) -> Iterator[tuple[int, tuple[int, int]]]:
+        """The newest part of each partition, which is noted as looked at."""
+        extents = self._extents.get(topic, [])
+        for lane in lanes:
+            if lane < len(extents):
+                first, stable, _ = extents[lane]
+                start = max(first, stable - self.asked.scan)
+                self.looked.append(Looked(topic, lane, start, stable, first))
+                yield lane, (start, stable)
+
+
+def as_json(explained: Explained) -> dict[str, Any]:
+    """The same for programs."""
+    explanation, state, looked = explained
+    return {
+        "matches": explanation.matches,
+        "why": explanation.why,
+        "lines": explanation.lines,
+        "owner": state.owner,
+        "watermark": state.terms.watermark,
+        "looked_at": [one._asdict() for one in looked],
+    }
+
+
+def show(explained: Explained) -> None:
+    """Print it as sentences."""
+    explanation, state, looked = explained
+    lines = ["They match." if explanation.matches else "They do not match."]
+    lines += [f"- {line}" for line in explanation.lines]
+    if state.owner is None:
+        lines.append(f"No worker was asked, so this is from the topics alone: {state.reason}")
+    lines.append("Looked at " + ", ".join(map(_span, looked)) + ".")
+    if any(one.start > one.first for one in looked):
+        lines.append("Older records were not looked at: --scan N looks at so many offsets.")
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+
+
+def _span(looked: Looked) -> str:
+    where = f"partition {looked.partition} of {looked.topic}"
+    if looked.start == looked.end:
+        return f"{where} (empty)"
+    return f"{where} (offsets {looked.start} to {looked.end - 1})"
