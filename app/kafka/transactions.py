@@ -172,6 +172,9 @@ class Transactions:
         try:
             producer.init_transactions(CALL_TIMEOUT_S)
         except KafkaException as error:
+            # Else whoever keeps the exception keeps the client, and its threads: in a long outage
+            # one after the other.
+            del producer
             raise of_request(error) from error
         return writer, producer, listener
 

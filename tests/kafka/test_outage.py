@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -20,14 +21,14 @@ from tests.kafka.workers import HOST, free_port, lanes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
-
     from tests.kafka.workers import Worker
 
 STOPPED_WITHIN_S: Final = 10
 IDLE_MS: Final = 12_000
 RESTARTED: Final = 75
 MINUTES_S: Final = 180
+THREADS_MAX: Final = 80
+"""Of a worker, half of them its clients': 45 were counted, as many after ten seconds as later."""
 AWAY_S: Final = 3.0
 AWAY_SHARE_MAX: Final = 0.25
 """Of a processor, while it waits for a broker: five times what was measured."""
@@ -184,6 +185,8 @@ def test_a_broker_that_is_away_for_minutes_is_waited_for(
                 kafka.await_(lambda: worker.get("/readyz")[0] == 503, 60, worker.tail)  # noqa: B023
                 assert worker.get("/livez")[0] == 200
             time.sleep(1)
+        for worker in workers:
+            assert len([*Path(f"/proc/{worker.pid}/task").iterdir()]) < THREADS_MAX
         (own_broker.resume if frozen else own_broker.restart)()
     kafka.settle(180)
     # None of them has ended.
