@@ -21,6 +21,7 @@ from tests.kafka.workers import HOST, free_port, lanes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
     from tests.kafka.workers import Worker
 
 STOPPED_WITHIN_S: Final = 10
