@@ -227,14 +227,13 @@ def _quick(
     spelt = [*names, *([kind] if kind is not None else [])]
     if any(not name.isprintable() or not _ESCAPED.isdisjoint(name) for name in spelt):
         return None
-    once = [f'"{name}"'.encode() for name in names if name != kind]
-    quoted_kind = b"" if kind is None else f'"{kind}"'.encode()
+    quoted = [f'"{name}"'.encode() for name in dict.fromkeys(spelt)]
     may_miss = fields.kind_may_miss
     id_name, ts_name, start_name, end_name = fields[:4]
     read_ts, read_start, read_end = times
     # What most times are: numbers in the job's unit. Larger ones than int64 are seen by the join.
     plain = all(own is None or own == unit for own in fields.units)
-    loads = orjson.loads
+    loads, dumps = orjson.loads, orjson.dumps
 
     def extract(value: bytes) -> Parts:
         count = value.count
@@ -242,14 +241,17 @@ def _quick(
         # by an escape.
         if b"\\u" in value or count(b"{") + count(b"[") > NESTING_MAX:
             raise ValueError
-        for name in once:
-            if count(name) != 1:
-                raise ValueError
         found = loads(value)
+        for name in quoted:
+            if count(name) > 1:
+                # It may be a text, or in an inner object. Where it is a second time in the object,
+                # the parser has kept one of the two only.
+                kept = dumps(found)
+                if any(kept.count(one) != count(one) for one in quoted):
+                    raise ValueError
+                break
         kind_code = _INSERT
         if kind is not None and (kind in found or not may_miss):
-            if count(quoted_kind) != 1:
-                raise ValueError
             kind_code = kinds[found[kind]]
         row_id = found[id_name]
         if type(row_id) is not str:
