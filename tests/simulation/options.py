@@ -42,10 +42,16 @@ max_interval = 20
 max_future = "off"
 idle_timeout = "{idle}"
 type = "{join}"
+[schema]
+{schema}
 [turn]
 max_records = 1
 [state]
 cleanup_delay = "3s"
+"""
+REGISTRY: Final = """\
+format = "registry"
+registry.url = "http://localhost"
 """
 FAULTS: Final = (
     "crash",
@@ -100,6 +106,8 @@ class Options:
     foreign: float = 0.0
     """Share of input batches that are written by somebody else's transactions."""
     join: JoinType = JoinType.INNER
+    registry: bool = False
+    """Whether schemas have to be asked for; see `registry`."""
     record_bytes_max: int = 0
     """Splits a turn's changelog records, if not 0."""
     cache_memory: int = 2**20
@@ -127,6 +135,7 @@ class Options:
             record_bytes_max=random.choice([0, 0, 700]),
             cache_memory=Random(f"memory {seed}").choice([2**20, 2**20, 2**14, 1]),
             join=Random(f"join {seed}").choice([*[JoinType.INNER] * 4, *JoinType]),
+            registry=Random(f"registry {seed}").random() < 0.2,
         )
         if random.random() < 0.05:
             return options
@@ -149,7 +158,8 @@ class Options:
 
 def job(directory: Path, options: Options) -> Config:
     """The configuration of a worker whose state is in this directory."""
-    plain = _plain(directory.parent, "300ms" if options.idle else "off", options.join)
+    idle = "300ms" if options.idle else "off"
+    plain = _plain(directory.parent, idle, options.join, options.registry)
     turn = plain.turn.model_copy(update={"max_records": options.max_records})
     memory = str(options.cache_memory)
     state = plain.state.model_copy(update={"dir": directory, "cache_memory": memory})
@@ -157,7 +167,9 @@ def job(directory: Path, options: Options) -> Config:
 
 
 @cache
-def _plain(directory: Path, idle: str, join: JoinType) -> Config:
+def _plain(directory: Path, idle: str, join: JoinType, registry: bool) -> Config:
     path = directory / "job.toml"
-    path.write_text(JOB.replace("{idle}", idle).replace("{join}", join), encoding="utf-8")
+    schema = REGISTRY if registry else ""
+    text = JOB.replace("{idle}", idle).replace("{join}", join).replace("{schema}", schema)
+    path.write_text(text, encoding="utf-8")
     return load_config(path, {})

@@ -26,6 +26,7 @@ import app.intake
 import app.kafka.authority
 import app.kafka.changelog
 import app.kafka.transactions
+import app.lookups
 import app.pace
 import app.run
 import app.worker
@@ -42,6 +43,7 @@ from tests.simulation.admin import AdminClient
 from tests.simulation.client import Client
 from tests.simulation.consumer import Consumer
 from tests.simulation.producer import Producer
+from tests.simulation.registry import Forgetful, Registry
 from tests.simulation.world import Task, current
 
 if TYPE_CHECKING:
@@ -67,6 +69,7 @@ TIMES: Final[tuple[tuple[Any, str, float], ...]] = (
     (app.writes, "DUE_MAX", 1),
     (app.pace, "LIMIT_MIN", 1),
     (app.intake, "HELD_MIN", 5),
+    (app.lookups, "PAUSE_S", 0.05),
     (app.housekeeping, "TRUNCATE_EVERY_S", 1.0),
     (app.housekeeping, "WATCH_EVERY_S", 2.0),
     (app.housekeeping, "FIGURES_EVERY_S", 1.0),
@@ -122,7 +125,8 @@ def patched(broker: Broker, lanes: int, counted: Counted) -> Iterator[None]:
             patch.setattr(module, name, value)
         patch.setattr(app.worker, "Lane", _lane)
         patch.setattr(app.run, "prepare_topics", lambda _config: lanes)
-        patch.setattr(app.run, "worker_codec", codec_of)
+        patch.setattr(app.run, "worker_codec", _worker_codec)
+        patch.setattr(app.run, "job_schemas", _job_schemas)
         patch.setattr(app.run, "Metrics", machine.Metrics)
         patch.setattr(app.run, "Resources", lambda _cache, _buffer: RESOURCES)
         patch.setattr(app.worker, "plan_turn", _noting(plan_turn, counted))
@@ -165,8 +169,18 @@ def codec_of(config: Config) -> Codec:
     """One for all simulations: it has no state, and takes longer to make than all the rest."""
     join = config.join.type
     if join not in _CODECS:
-        _CODECS[join] = worker_codec(config)
+        plain = config.format_.model_copy(update={"format": "avro"})
+        _CODECS[join] = worker_codec(config.model_copy(update={"format_": plain}))
     return _CODECS[join]
+
+
+def _worker_codec(config: Config) -> Codec:
+    codec = codec_of(config)
+    return Forgetful(codec) if config.format_.format == "registry" else codec
+
+
+def _job_schemas(config: Config) -> Registry | None:
+    return Registry() if config.format_.format == "registry" else None
 
 
 def _watch_stores(patch: pytest.MonkeyPatch) -> None:

@@ -11,12 +11,15 @@ import pytest
 
 from tests.simulation.mutations import MUTATIONS, Mutation
 from tests.simulation.simulation import simulate
+from tests.simulation.waiting_bugs import WAITING_BUGS
 
 SEEDS_MAX = 250
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+@pytest.mark.parametrize(
+    "mutation", [*MUTATIONS, *WAITING_BUGS], ids=lambda mutation: mutation.name
+)
 def test_a_planted_bug_is_found(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     mutation.plant(monkeypatch)
     for seed in range(SEEDS_MAX):
