@@ -10,7 +10,7 @@ import pytest
 
 import app.intake
 from app.intake import Intake
-from app.kafka.inputs import Polled
+from app.kafka.inputs import Batch, Polled
 from app.process import plan_turn
 from schemas.codec import Unresolved
 from schemas.records import Side
@@ -101,8 +101,9 @@ class Suspicion:
 
 
 def polled(*offsets: int) -> Polled:
-    batch = [list(offsets), [b"k"] * len(offsets), [b"v"] * len(offsets), [None] * len(offsets)]
-    return Polled({(Side.LEFT, 0): cast("Any", tuple(batch))}, {(Side.LEFT, 0): offsets[-1] + 1})
+    count = len(offsets)
+    batch = Batch(list(offsets), [b"k"] * count, [b"v"] * count, [None] * count)
+    return Polled({(Side.LEFT, 0): batch}, {(Side.LEFT, 0): offsets[-1] + 1})
 
 
 class Waiting:
