@@ -62,6 +62,9 @@ def rejects(  # noqa: PLR0913, PLR0917 (its filters)
     replay: Annotated[
         bool, typer.Option("--replay", help="Write them into their inputs once more.")
     ] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Also those that were replayed and rejected again.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Replay without asking.")] = False,
 ) -> int:
     """Show what was rejected and why; replay what was chosen."""
@@ -70,9 +73,10 @@ def rejects(  # noqa: PLR0913, PLR0917 (its filters)
     if replay:
         if count or limit is not None:
             raise UsageError("--replay takes all that is chosen: without --count and --limit")
-        from app.replaying import replay_rejects
+        from app.replaying import Wish, replay_rejects
 
-        replay_rejects(job, choice, (lambda _: True) if yes else _asked, typer.echo)
+        wish = Wish(choice, again, (lambda _: True) if yes else _asked)
+        replay_rejects(job, wish, typer.echo)
     elif count:
         from app.rejects import count_rejects
 

@@ -169,14 +169,14 @@ def list_rejects(config: Config, choice: Choice, form: str, limit: int | None) -
     codec = make_codec(config)
     topic = RejectsTopic(config)
     lines = JsonLines(sys.stdout)
-    counted = _Counted(topic.chosen(choice))
+    counting = _Counted(topic.chosen(choice))
     try:
         if form == "jsonl" and limit is None:
-            for chosen in counted:
+            for chosen in counting:
                 lines.write(row_of(chosen, codec))
             return
         size = TABLE_ROWS if limit is None else limit
-        newest = heapq.nlargest(max(size, 1), counted, key=_when)[:size]
+        newest = heapq.nlargest(max(size, 1), counting, key=_when)[:size]
     finally:
         topic.close()
     newest.reverse()
@@ -184,7 +184,7 @@ def list_rejects(config: Config, choice: Choice, form: str, limit: int | None) -
         for chosen in newest:
             lines.write(row_of(chosen, codec))
     else:
-        _show(config, topic.topic, newest, counted.count, codec)
+        _show(config, topic.topic, newest, counting.count, codec)
 
 
 class _Counted:
@@ -219,6 +219,7 @@ def row_of(chosen: Chosen, codec: Codec) -> dict[str, Any]:
         "offset": offset,
         "detail": reject.detail,
         "replayed": replayed,
+        "again": reject.again,
         **_as_text("key", reject.key),
     }
     record = _decoded(reject, codec)
@@ -276,7 +277,12 @@ def _show(config: Config, topic: str, newest: list[Chosen], count: int, codec: C
         console().print(table)
     shown = f", the newest {table.row_count} shown (--limit N for more)"
     more = shown if table.row_count < count else ""
-    sys.stdout.write(f"{count} rejects in {topic}{more}\n")
+    sys.stdout.write(f"{counted(count)} in {topic}{more}\n")
+
+
+def counted(rejects: int) -> str:
+    """How many rejects, for people."""
+    return f"{rejects} reject" + ("" if rejects == 1 else "s")
 
 
 def _short(text: str) -> str:
@@ -312,4 +318,4 @@ def count_rejects(config: Config, choice: Choice, form: str) -> None:
         return
     if kinds:
         console().print(table)
-    sys.stdout.write(f"{counts.total()} rejects in {topic.topic}\n")
+    sys.stdout.write(f"{counted(counts.total())} in {topic.topic}\n")

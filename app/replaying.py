@@ -6,18 +6,18 @@ Invariant: nothing is written before a person, or `--yes`, has agreed to what is
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from app.errors import UsageError
 from app.kafka.replays import Replays
-from app.rejects import RejectsTopic
+from app.rejects import Choice, RejectsTopic, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from app.config import Config
     from app.kafka.rejects import Reject
-    from app.rejects import Choice, Chosen
+    from app.rejects import Chosen
 
 TRANSACTION_REJECTS: Final = 500
 TRANSACTION_BYTES: Final = 16 << 20
@@ -25,44 +25,52 @@ TRANSACTION_BYTES: Final = 16 << 20
 _BYTES_MAX: Final = "max.message.bytes"
 
 
-def replay_rejects(
-    config: Config, choice: Choice, agreed: Callable[[str], bool], say: Callable[[str], None]
-) -> None:
-    """Replay what is meant and can be; `agreed` is asked before. Raises UsageError, Crash."""
+class Wish(NamedTuple):
+    """What is to be replayed, `again` also what was rejected again after a replay; who agrees."""
+
+    choice: Choice
+    again: bool
+    agreed: Callable[[str], bool]
+
+
+def replay_rejects(config: Config, wish: Wish, say: Callable[[str], None]) -> None:
+    """Replay what is meant and can be, and say what was done. Raises UsageError, Crash."""
     topic = RejectsTopic(config)
     try:
         # Before anything is looked at: what a replay that still runs has done is known then.
         replays = Replays(config, _bytes_max(topic))
-        fates = Counter(_obstacle(topic, chosen) for chosen in topic.chosen(choice))
-        for obstacle, count in sorted(fates.items()):
-            if obstacle:
-                say(f"{count} rejects are left out: {obstacle}")
-        count = fates[""]
-        if count == 0:
-            say("no reject to replay")
-            return
-        if not agreed(f"replay {count} rejects into the topics they came from?"):
+        obstacles = Counter(_obstacle(topic, chosen, wish) for chosen in topic.chosen(wish.choice))
+        count = obstacles.pop("", 0)
+        for obstacle, left_out in sorted(obstacles.items()):
+            say(f"{left_out} left out: {obstacle}")
+        if count and not wish.agreed(f"replay {counted(count)} into the topics they came from?"):
             raise UsageError("nothing was replayed")
-        wanted = (chosen.reject for chosen in topic.chosen(choice) if not _obstacle(topic, chosen))
-        for batch in _batches(wanted):
+        wanted = (
+            chosen.reject
+            for chosen in topic.chosen(wish.choice)
+            if not _obstacle(topic, chosen, wish)
+        )
+        for batch in _batches(wanted) if count else ():
             replays.write(batch)
-        say(f"{replays.written} rejects replayed")
+        say(f"{counted(replays.written)} replayed")
     finally:
         topic.close()
 
 
-def _obstacle(topic: RejectsTopic, chosen: Chosen) -> str:
+def _obstacle(topic: RejectsTopic, chosen: Chosen, wish: Wish) -> str:
     """Why a reject cannot be replayed, "" if it can."""
     reject, side, replayed = chosen
     if replayed:
-        return "they were replayed before"
+        return "replayed before"
+    if reject.again and not wish.again:
+        return "rejected again after a replay (--again takes them)"
     if side is None:
-        return f"they came from {reject.origin[0]}, which is no input of this job"
+        return f"from {reject.origin[0]}, which is no input of this job"
     found = topic.topics.get(reject.origin[0])
     if found is None or reject.origin[1] >= found.partitions:
         return f"{reject.origin[0]} has no partition {reject.origin[1]} any more"
     if not reject.value:
-        return "they carry no value: a match, or what was too large to be copied, or null"
+        return "without a value: a match, or what was too large to be copied, or null"
     return ""
 
 

@@ -187,21 +187,18 @@ class _Check:
         compacted = "compact" in self.topics[topic].settings.get(_POLICY, "")
         if self.config.start == "latest" or compacted:
             self.whole = False
-        spans: dict[int, Span] = {}
+        self.whole = self.whole and not any(extent.start for extent in extents)
+        positions = [0 if one is None else _of_side(one, side) for one in checkpoints]
+        positions += [0] * (len(extents) - len(positions))
+        # To the end, although not all of it counts: markers have offsets, too, so the number of
+        # records that are still to be joined is known by reading them only.
+        spans = {lane: (start, stable) for lane, (start, stable, _) in enumerate(extents)}
         behind = 0
-        for lane, (start, stable, _) in enumerate(extents):
-            checkpoint = checkpoints[lane] if lane < len(checkpoints) else None
-            position = start if checkpoint is None else _of_side(checkpoint, side)
-            behind += max(stable - position, 0)
-            self.whole = self.whole and start == 0
-            spans[lane] = (start, min(position, stable))
-        self._note(
-            behind,
-            f"offsets of {side.name.lower()} are not joined yet, and were left out (transactions' "
-            f"markers have offsets, too)",
-        )
         for batch in self._shown(topic, spans, self.scanner.scan_all):
-            self.tables.add_events(side, self._decoded(side, batch))
+            taken = [read for read in batch if read.offset < positions[read.partition]]
+            behind += len(batch) - len(taken)
+            self.tables.add_events(side, self._decoded(side, taken))
+        self._note(behind, f"records of {side.name.lower()} are not joined yet: they were left out")
 
     def _decoded(self, side: Side, batch: list[Read]) -> list[tuple[int, Event]]:
         """The events, each with its lane, of the records that are some."""

@@ -14,6 +14,7 @@ create table log (
     match blob, gone boolean, place bigint, overlap_start bigint, overlap_end bigint, value blob
 );
 create table fated (side varchar, lane integer, place bigint, fate varchar);
+create table stretches (width bigint);
 create table due (side varchar, lane integer, before bigint);
 """
 # A match that was too large is rejected under its own id, with the place of the record that would
@@ -46,6 +47,11 @@ union all
 select side, lane, place, key, part, low, high, fated.fate
 from taken join fated using (side, lane, place);
 
+-- A row is in each stretch of time that it touches, which are two at most; so rows of a frequent
+-- key meet those of about their time only. A pair counts where its overlap begins.
+create table spread as
+select rows.*, unnest(range(low // width, high // width + 1)) as stretch from rows, stretches;
+
 create table pairs as
 select
     l.part || '|'::blob || r.part as match,
@@ -59,9 +65,11 @@ select
         when l.fate = 'either' or r.fate = 'either' then 'either'
         else 'stands'
     end as fate
-from (from rows where side = 'left') as l
-join (from rows where side = 'right') as r
-    on l.lane = r.lane and l.key = r.key and l.low <= r.high and r.low <= l.high;
+from (from spread where side = 'left') as l
+join (from spread where side = 'right') as r
+    on l.lane = r.lane and l.key = r.key and l.stretch = r.stretch
+    and l.low <= r.high and r.low <= l.high
+where l.stretch = greatest(l.low, r.low) // (select width from stretches);
 
 -- Of each row that overlaps another one at all: whether one of these matches stands, or may.
 create table met as

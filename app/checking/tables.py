@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 Fated = tuple[str, int, int, str]
 """Side, lane and place of a row, and its fate."""
 
+MEMORY_MAX: Final = "2GB"
+"""Beyond that the database uses its file: workers may run on the same machine."""
 FETCHED_ROWS: Final = 10_000
 PARTITION_STEP: Final = 1 << 40
 """A match stays in one partition, where offsets order its records; so the partitions may be put one
@@ -51,7 +53,7 @@ class Tables:
     """A database of one comparison, in a file, so that it may be larger than memory."""
 
     def __init__(self, path: Path) -> None:
-        self.database = duckdb.connect(str(path))
+        self.database = duckdb.connect(str(path), config={"memory_limit": MEMORY_MAX})
         self.database.execute(sql.TABLES)
 
     def close(self) -> None:
@@ -133,6 +135,7 @@ class Tables:
         `match_bytes_max` was rejected without it. `begun_late` says that the job did not begin to
         read at the beginning.
         """
+        self.database.execute("insert into stretches values (?)", [max_interval + 1])
         self.database.execute(sql.TAKEN)
         found: list[Fated] = []
         for (side, lane, *_), records in groupby(self._fetched(sql.OFTEN), itemgetter(0, 1, 2, 3)):

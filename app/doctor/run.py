@@ -49,7 +49,9 @@ def examine(config: Config) -> Iterator[Finding]:
         if one.topic is not None or one.refused
     ]
     group = cluster.group_rights(config.name)
-    yield from right_findings([*resources, Resource("group", config.name, GROUP, group)])
+    if group is not None:  # One that does not exist yet cannot be asked about.
+        resources.append(Resource("group", config.name, GROUP, group))
+    yield from right_findings(resources)
     refusal = refused_transaction(config)
     if refusal:
         yield fail(

@@ -79,8 +79,9 @@ class Reject(NamedTuple):
     """A record of the rejects topic, read back.
 
     `place`: partition and offset in the rejects topic. `origin`: topic, partition and offset of the
-    input. `headers` are the input's own, without those of an earlier replay. `timestamp_ms` is the
-    clock's time at which it was rejected. A match that was too large has its match id as key.
+    input. `headers` are the input's own, without that of an earlier replay; `again` says that there
+    was one. `timestamp_ms` is the clock's time at which it was rejected. A match that was too large
+    has its match id as key.
     """
 
     place: tuple[int, int]
@@ -91,6 +92,7 @@ class Reject(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers
+    again: bool = False
 
 
 def record_of(reject: Rejected, source: Copied, bytes_max: int) -> Made:
@@ -147,6 +149,7 @@ def reject_of(read: Whole) -> Reject | None:
         read.key,
         read.value,
         [(name, value) for name, value in own if name != REPLAYED_FROM],
+        any(name == REPLAYED_FROM for name, _ in own),
     )
 
 

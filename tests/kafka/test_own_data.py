@@ -91,7 +91,7 @@ def test_nothing_is_too_large_for_a_small_topic(kafka: Harness) -> None:
 
 
 INVERTED: Final = encode(Event("x", 20, 20, 19, payload=b"p"))
-OWN: Final = {"trace": b"\0\xff", "replayed-from": b"long ago"}
+OWN: Final = {"trace": b"\0\xff"}
 
 
 def test_rejects_are_listed_counted_and_replayed_once(kafka: Harness) -> None:
@@ -145,7 +145,7 @@ def check_replay(kafka: Harness, config: str, inverted_at: str) -> None:
     replay = ("rejects", "-c", config, "--replay")
     assert "say --yes" in refused(*replay, "--reason", "undecodable")
     said = done(*replay, "--yes")
-    assert "2 rejects are left out: they carry no value" in said
+    assert "2 left out: without a value" in said
     assert said.endswith("2 rejects replayed\n")
     kafka.settle(ends={(job.left, 1): 2, (job.right, 0): 3})
     again = kafka.read(job.left)[-1]
@@ -156,9 +156,16 @@ def check_replay(kafka: Harness, config: str, inverted_at: str) -> None:
     # Rejected again, for what is wrong with it is not mended; and not replayed again by accident.
     rejected = rejects(config, "--reason", "invalid_interval")
     assert [one["replayed"] for one in rejected] == [True, False]
-    said = done(*replay, "--yes", "--at", inverted_at)
-    assert said == "1 rejects are left out: they were replayed before\nno reject to replay\n"
+    assert [one["again"] for one in rejected] == [False, True]
+    said = done(*replay, "--yes", "--reason", "invalid_interval")
+    assert said == (
+        "1 left out: rejected again after a replay (--again takes them)\n"
+        "1 left out: replayed before\n0 rejects replayed\n"
+    )
     assert len(kafka.read(job.left)) == 3
+    said = done(*replay, "--yes", "--again", "--reason", "invalid_interval")
+    assert said == "1 left out: replayed before\n1 reject replayed\n"
+    assert len(kafka.read(job.left)) == 4
 
 
 def test_doctor_finds_a_side_that_was_written_with_another_partitioner(kafka: Harness) -> None:

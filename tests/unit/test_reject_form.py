@@ -12,6 +12,7 @@ from app.kafka.rejects import (
     Copied,
     Headers,
     Made,
+    Reject,
     note_for,
     note_of,
     record_of,
@@ -53,13 +54,16 @@ def test_an_input_is_copied_whole_and_read_back() -> None:
     assert record[:2] == (b"k", b"v")
     assert record.headers == [*own, *OURS]
     reject = reject_of(read_back(record))
-    assert reject == ((3, 5), 1_000, "late", ("left", 3, 17), "why", b"k", b"v", own)
+    assert reject == Reject(
+        (3, 5), 1_000, "late", ("left", 3, 17), "why", b"k", b"v", own, again=False
+    )
 
 
 def test_a_replay_says_where_it_was_rejected_last() -> None:
     own: Headers = [("replayed-from", b"rejects/3/1"), ("trace", b"t")]
     reject = reject_of(read_back(made(copied(b"k", b"v", own))))
     assert reject is not None
+    assert reject.again
     assert replayed(reject, "rejects") == [("trace", b"t"), ("replayed-from", b"rejects/3/5")]
     note = Whole(3, 9, None, None, 0, note_for(reject))
     assert note_of(note) == 5

@@ -82,7 +82,7 @@ def test_bytes_that_are_no_text_are_in_hexadecimal() -> None:
     row = row_of(Chosen(reject, None, replayed=True), NoCodec())  # type: ignore[arg-type]
     assert row == {
         "at": "2/7", "time": NOW_MS, "reason": "late", "side": None, "topic": "l",
-        "partition": 3, "offset": 17, "detail": "why", "replayed": True,
+        "partition": 3, "offset": 17, "detail": "why", "replayed": True, "again": False,
         "key_hex": "ff", "value": "v",
         "headers": [
             {"name": "a", "value": None}, {"name": "b", "value_hex": "fe"},
