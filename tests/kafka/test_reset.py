@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from confluent_kafka.admin import NewPartitions
 
 from app.config import load_config
 from app.reset import reset
@@ -87,7 +88,7 @@ def test_a_reset_starts_over(kafka: Harness, monkeypatch: pytest.MonkeyPatch) ->
     config = kafka.write_config(text="[turn]\nmax_records = 200\n")
     first, second = kafka.start(config), kafka.start(config)
     kafka.await_running(first, second)
-    stream = random_stream(700, 1_500, keys=40, lanes=LANES)
+    stream = random_stream(700, 1_000, keys=40, lanes=LANES)
     stream.send(kafka, job)
     kafka.settle()
     before = kafka.read(job.output)
@@ -129,6 +130,27 @@ def test_a_reset_starts_over(kafka: Harness, monkeypatch: pytest.MonkeyPatch) ->
     stream.check_rejects(kafka.read(job.rejects))
     agrees(config)
 
+    assert again.terminate() == 0
+    starts_over_with_more_lanes(kafka, config)
+
+
+def starts_over_with_more_lanes(kafka: Harness, config: Path) -> None:
+    """Keys go to other lanes when there are more of them: that, too, is a reason to start over."""
+    job = kafka.job
+    for topic in (job.left, job.right):
+        more = NewPartitions(topic, LANES + 1)
+        kafka.cluster.admin.create_partitions([more])[topic].result(30)
+    eventually(
+        lambda: f"but the inputs have {LANES + 1}" in command("topics", "-c", str(config)).err,
+        30,
+        lambda: "no word of the partitions that were added",
+    )
+    done("reset", "-c", str(config))
+    for topic in (job.changelog, job.rejects):
+        assert len(kafka.cluster.partitions(topic)) == LANES + 1
+    assert live(kafka.read(job.output)) == {}
+    done("topics", "-c", str(config))
+
 
 def test_a_worker_that_slept_through_a_reset_writes_nothing_of_before(kafka: Harness) -> None:
     """It sleeps in a turn whose offsets were accepted, so it could commit whenever it wakes.
@@ -137,7 +159,9 @@ def test_a_worker_that_slept_through_a_reset_writes_nothing_of_before(kafka: Har
     """
     job = kafka.job
     kafka.create_topics(LANES)
-    config = kafka.write_config(text='[kafka.producer]\n"transaction.timeout.ms" = 120000\n')
+    config = kafka.write_config(
+        text='[turn]\nmax_records = 20\n[kafka.producer]\n"transaction.timeout.ms" = 120000\n'
+    )
     sleeper = victim(kafka, config, "STOP", "turn.offsets")
     stream = random_stream(701, 800, keys=20, lanes=LANES)
     trickle = Trickle(kafka, Stream([sent for sent in stream.records if sent.side == LEFT]))
