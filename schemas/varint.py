@@ -24,9 +24,14 @@ TIME_BYTES: Final = 6
 """A time in ms, of this century and the next."""
 TIME_FORMAT: Final = "BBI"
 """Of a time: its two lowest bytes, and the rest."""
-_LOW_BITS: Final = 14
+_FIRST_BITS: Final = 6
+_FIRST_MASK: Final = 2**_FIRST_BITS - 1
+"""What the lowest byte holds of a time, which has no sign."""
+_LOW_BITS: Final = 13
+_LOW_MASK: Final = 2**_LOW_BITS - 1
+"""What the two lowest hold."""
 _TIME: Final = Struct("<" + TIME_FORMAT)
-_TIMES: Final = Struct("<" + 2 * TIME_FORMAT)
+_pack_times: Final = Struct("<" + 2 * TIME_FORMAT).pack
 _REMEMBERED_MAX: Final = 4096
 
 FIRSTS: Final = [
@@ -39,8 +44,11 @@ SECONDS: Final = [(byte & _SEVEN) << 6 if byte & _MORE else None for byte in ran
 RESTS: Final[dict[int, int]] = {}
 """The next four bytes, as a little-endian number -> what they stand for; those that came by
 lately."""
+_firsts: Final = [bits << 1 | _MORE for bits in range(2**_FIRST_BITS)]
+"""The other way: what the lowest byte stands for -> that byte."""
+_seconds: Final = [bits | _MORE for bits in range(_MORE)]
 _tails: Final[dict[int, int]] = {}
-"""The other way: what is above the two lowest bytes -> the next four, if it is four."""
+"""What is above the two lowest bytes -> the next four, if it is four."""
 
 
 class Malformed(ValueError):
@@ -54,21 +62,22 @@ def encode_long(number: int) -> bytes:
 
 def encode_times(start: int, end: int) -> bytes:
     """Two int64, one after the other; fastest for times in ms."""
-    low, high = start << 1, end << 1
+    # Off a small number bits are taken three times faster than off a time.
+    low, high = start & _LOW_MASK, end & _LOW_MASK
     try:
-        return _TIMES.pack(
-            low & _SEVEN | _MORE,
-            low >> 7 & _SEVEN | _MORE,
-            _tails[low >> _LOW_BITS],
-            high & _SEVEN | _MORE,
-            high >> 7 & _SEVEN | _MORE,
-            _tails[high >> _LOW_BITS],
+        return _pack_times(
+            _firsts[low & _FIRST_MASK],
+            _seconds[low >> _FIRST_BITS],
+            _tails[start >> _LOW_BITS],
+            _firsts[high & _FIRST_MASK],
+            _seconds[high >> _FIRST_BITS],
+            _tails[end >> _LOW_BITS],
         )
     except KeyError:
         encoded = encode_long(start), encode_long(end)
         for number, each in zip((start, end), encoded, strict=True):
             if number >= 0 and len(each) == TIME_BYTES:
-                _remember(_tails, number << 1 >> _LOW_BITS, _TIME.unpack(each)[2])
+                _remember(_tails, number >> _LOW_BITS, _TIME.unpack(each)[2])
         return b"".join(encoded)
 
 
@@ -118,7 +127,7 @@ def read_time(body: bytes, at: int) -> tuple[int, int]:
     """Like `read_long`; also remembers the high bytes of a time for those that come after it."""
     number, after = read_long(body, at)
     if after - at == TIME_BYTES and number >= 0:
-        rest = number >> _LOW_BITS - 1 << _LOW_BITS - 1
+        rest = number >> _LOW_BITS << _LOW_BITS
         _remember(RESTS, _TIME.unpack_from(body, at)[2], rest)
     return number, after
 

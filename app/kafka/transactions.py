@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from schemas.records import Rejected
 
 TRANSACTION_TIMEOUT_MS: Final = 10_000
+_BY_KEY: Final = -1
+"""In place of a partition: the partitioner chooses one."""
 CALL_TIMEOUT_S: Final = 8.0
 """Budget of one flush, send_offsets, commit or abort; below the transaction timeout."""
 HEADER_WRITER: Final = "writer"
@@ -319,16 +321,17 @@ class Transactions:
     ) -> None:
         """The hot loop: one produce a match, without a delivery report each.
 
-        A record that fails makes the commit fail.
+        A record that fails makes the commit fail. To name the arguments takes the client a fifth
+        of the call, so they stand in its own order.
         """
         produce, topic = producer.produce, self._topics.output
         for key, value, timestamp in matches:
             try:
-                produce(topic, value, key, timestamp=timestamp)
+                produce(topic, value, key, _BY_KEY, None, None, timestamp)
             except BufferError:
                 # The local queue is full: let some of it leave.
                 producer.poll(0.1)
-                produce(topic, value, key, timestamp=timestamp)
+                produce(topic, value, key, _BY_KEY, None, None, timestamp)
 
     def _reject(self, producer: Producer, lane: int, reject: Rejected) -> None:
         source = reject.source

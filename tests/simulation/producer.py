@@ -98,6 +98,7 @@ class Producer(Client):
         value: bytes | None = None,
         key: bytes | None = None,
         partition: int = -1,
+        callback: Report = None,
         on_delivery: Report = None,
         timestamp: int = 0,
         headers: Any = None,
