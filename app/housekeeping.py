@@ -83,6 +83,7 @@ class Housekeeping:
     def _figures(self) -> None:
         worker = self.worker
         worker.metrics.suspect(worker.intake.suspicion.sides)
+        worker.metrics.registry(away=worker.lookups.trouble is not None)
         config = worker.config
         clock = Clock(config.now_in_unit(time.time() * 1000), config.ticks_per_ms * 1000)
         worker.metrics.worker(

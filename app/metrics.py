@@ -179,6 +179,9 @@ class Metrics:
         self._wipes = counter("wipes", "Local stores that could not be gone on from")
         self._lanes = gauge("lanes", "Lanes of the job, whoever has them")
         self._away = gauge("broker_away", "1 while no broker answers")
+        self._registry_away = gauge(
+            "schema_registry_away", "1 while the Schema Registry does not answer what is asked"
+        )
         self._suspect = gauge(
             "suspect_time_unit",
             "1 if a side's times look like another unit than the declared one",
@@ -206,6 +209,10 @@ class Metrics:
     def totals(self, lane: int) -> Totals:
         """The same sums as numbers, for the page."""
         return self._totals.get(lane, _NOTHING)
+
+    def registry(self, *, away: bool) -> None:
+        """Show whether the Schema Registry answers; it does where nothing is asked."""
+        self._registry_away.set(away)
 
     def suspect(self, sides: Collection[Side]) -> None:
         """Show which sides' times look like another unit."""

@@ -120,6 +120,11 @@ class Job:
             lambda: str(worker.get("/readyz")),
         )
         assert worker.get("/livez")[0] == 200
+        eventually(
+            lambda: "spanjoin_schema_registry_away 1.0" in worker.get("/metrics")[1],
+            10,
+            worker.tail,
+        )
         assert sorted(worker.running()) == [0, 1]
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
+from app.formats import worker_codec
 from schemas.fields import KINDS, TimeUnits
 from schemas.records import Kind, Side
 from schemas.times import scale_of
 from tests.unit.jobs import MINIMAL, job
 from tests.unit.test_config import wrong
+from tests.unit.test_readme import README, blocks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +36,16 @@ def test_times_of_a_side_are_turned_into_the_jobs_unit(
 def test_each_time_of_a_side_can_have_a_unit_of_its_own(tmp_path: Path) -> None:
     text = MINIMAL.replace('"l"', '"l"\ntime_unit = { ts = "s", end = "ms" }')
     assert job(tmp_path, text).fields(Side.LEFT).units == TimeUnits("s", None, "ms")
+
+
+def test_the_readmes_json_job_reads_the_record_that_it_shows(tmp_path: Path) -> None:
+    (text,) = [text for text in blocks("toml") if 'name = "shifts-alarms"' in text]
+    (record,) = re.findall('`({"no": 7.*?})`', README)
+    value = record.encode()
+    (parts,) = worker_codec(job(tmp_path, text)).decode_batch(Side.LEFT, [value])
+    assert parts == (
+        1740996000250, 1740994200000, "7", 1740994200000, Kind.INSERT, value,
+    )  # fmt: skip
 
 
 JSON = '\n[schema]\nformat = "json"\n'
