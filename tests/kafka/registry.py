@@ -71,13 +71,18 @@ class RegistryProcess:
             )
         self._guard.watch(self._process.pid)
         self.client = SchemaRegistryClient({"url": self.url, "timeout": 30})
-        self._await_start()
+        try:
+            self._await_start()
+        except BaseException:
+            self.stop()
+            raise
 
     def _await_start(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
         while True:
             try:
-                with urllib.request.urlopen(f"{self.url}/subjects", timeout=2):
+                # Its first answer takes seconds where the machine is busy.
+                with urllib.request.urlopen(f"{self.url}/subjects", timeout=30):
                     return
             except OSError:
                 text = log_tail(self.log.read_text(errors="replace"))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tests.kafka.reading import Change
     from tests.kafka.workers import Worker
 
+pytestmark = pytest.mark.timeout(300)  # The first of them fetches and starts the registry.
 LANES: Final = 2
 FORMAT: Final = """\
 unit = "ms"
