@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from app.errors import SpanjoinError
 from app.secrets import hide
-from app.status import looked_at
 
 if TYPE_CHECKING:
     from app.config import Config
@@ -71,8 +70,11 @@ class Overview:
             return self._looking
 
     def _refresh(self) -> None:
+        # With what draws tables: half a second that a start can do without.
+        from app import status  # noqa: PLC0415
+
         try:
-            found = looked_at(self.config)
+            found = status.looked_at(self.config)
         except SpanjoinError as error:
             # The lanes stay as they were seen last: better than none.
             self._trouble = hide(error.line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from app import overview
+from app import overview, status
 from app.errors import Unreachable
 from app.overview import Overview
 from tests.unit.jobs import job
@@ -27,7 +27,7 @@ class Looks:
         self.says: list[tuple[dict[str, Any], object]] | Exception = [(LANE, CHECKPOINT)]
         self.go_on = threading.Event()
         self.go_on.set()
-        monkeypatch.setattr(overview, "looked_at", self)
+        monkeypatch.setattr(status, "looked_at", self)
         monkeypatch.setattr(overview, "FRESH_S", 0.0)
         monkeypatch.setattr(overview, "FIRST_ANSWER_S", 5.0)
 
