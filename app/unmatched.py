@@ -116,12 +116,17 @@ def _bereft(
 
     Some more than once: the turn may have retracted several matches of theirs.
     """
+    if not lane.decided:
+        return
+    edge = end_of(lane.decided)
     for key, side, before, _ in decisions.replaced:
         other = 1 - side
         if before[4] != LIVE or other not in outer.sides:
             continue
         window = lane.windows.table[key]
         for row in overlapping(window[other], before[1], before[0]):
+            if row[0] > edge:
+                continue
             entry = entry_of(other, key, *row[:3])
             if entry < lane.decided and not meets(window[side], row[1], row[0], reach):
                 yield entry, (other, row)

@@ -323,7 +323,10 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a row that is still to be decided about is written when it loses its match",
-        (Edit(app.unmatched._bereft, "entry < lane.decided and not", "not"),),
+        (
+            Edit(app.unmatched._bereft, "if row[0] > edge:", "if False:"),
+            Edit(app.unmatched._bereft, "entry < lane.decided and not", "not"),
+        ),
         options={"join": JoinType.FULL},
     ),
     Mutation(
