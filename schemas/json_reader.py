@@ -1,8 +1,8 @@
 """Reads the fields that the join needs out of a JSON text, and checks the whole of it.
 
-Two ways to the same. The quick one is a parser that is ten times as fast, but knows no number
-beyond 64 bits that is not rounded and forgets that a name stood twice; so it decides only where
-the text cannot hold either. The general one sees every number as it is written.
+Two ways to the same. The quick one is a parser in native code, which knows no number beyond
+64 bits that is not rounded, and forgets that a name stood twice; so it decides only where the text
+cannot hold either. The general one sees every number as it is written.
 
 Invariant: a text is accepted only if it is one JSON object by the letter of RFC 8259, and what is
 taken out of it is what every reader finds there. Its bytes go into matches as they are. What the
@@ -25,6 +25,7 @@ from schemas.varint import Malformed
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from schemas.extractor import Extract
     from schemas.fields import Fields
 
 NESTING_MAX: Final = 200
@@ -36,9 +37,6 @@ DOUBTS: Final = (LookupError, TypeError, ValueError, RecursionError)
 _INSERT: Final = int(Kind.INSERT)
 _ESCAPED: Final = frozenset('"\\/')
 """Characters that a name may be written with in more than one way, escapes by number aside."""
-
-Quick = Any
-"""(value) -> Parts, or one of DOUBTS."""
 
 
 class Number(str):
@@ -75,7 +73,7 @@ class JsonReader:
         self._times = tuple(_time_reader(own, unit) for own in fields.units)
         names = {fields.id, fields.ts, fields.start, fields.end}
         self._wanted = names | {fields.kind} if fields.kind is not None else names
-        self.extract: Quick = _quick(fields, unit, self._times, sorted(names)) or self.read
+        self.extract: Extract = _quick(fields, unit, self._times, sorted(names)) or self.read
 
     def read(self, value: bytes) -> Parts:
         """The parts of a Kafka value. Raises Malformed."""
@@ -221,7 +219,7 @@ def _word_of(item: object) -> str:
 
 def _quick(
     fields: Fields, unit: str, times: tuple[Callable[[object], int], ...], names: list[str]
-) -> Quick | None:
+) -> Extract | None:
     """The quick way to the parts; None where a name can be spelt in more ways than one."""
     kind, kinds = fields.kind, fields.kinds
     spelt = [*names, *([kind] if kind is not None else [])]
