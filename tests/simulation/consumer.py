@@ -44,6 +44,8 @@ class Consumer(Client):
         self._callbacks: dict[Move, Callback] = {}
         self._topic = ""
         self._closed = False
+        self._outage = 0.0
+        """The end of the newest outage that this client has met."""
         self._label = f"consume {self.config.get('client.id', '')}".replace(self.process.name, "")
         """What it is called as a place to be hit at: `consume -restore` is the changelog's."""
 
@@ -233,7 +235,17 @@ class Consumer(Client):
             raise RuntimeError("Consumer closed")
         if self._membership is not None:
             self._membership.polled = self.world.now
+            self._tell_trouble()
             self._serve_moves()
+
+    def _tell_trouble(self) -> None:
+        """All connections are lost: that is told once an outage. One that hangs keeps them."""
+        away = self.network.weather.away_until
+        if self.world.now < away != self._outage:
+            self._outage = away
+            told = self.config.get("error_cb")
+            if told is not None and self.world.random.random() < 0.5:
+                told(KafkaError(KafkaError._ALL_BROKERS_DOWN))
 
     def _take(self, count: int) -> list[Message]:
         """From what was fetched; fetches before or after, so that it may be old news."""

@@ -136,10 +136,12 @@ class Network:
         request: Callable[[], T],
         deadline: float,
         again: frozenset[int] = frozenset(),
+        on_broken: Callable[[], None] = lambda: None,
     ) -> T:
         """Try until there is an answer that is none of `again`. Raises Refused, TimedOut.
 
         For what may be carried out twice, and for what the broker does not carry out twice.
+        `on_broken` is told of each connection that broke meanwhile.
         """
         world = self.world
         while True:
@@ -149,7 +151,7 @@ class Network:
                 if refused.code not in again:
                     raise
             except Broken:
-                pass
+                on_broken()
             if world.now >= deadline:
                 raise TimedOut
             world.sleep(RETRY_S * (0.5 + world.random.random()))

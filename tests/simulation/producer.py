@@ -210,7 +210,7 @@ class Producer(Client):
                     sent.append(self.broker.produce(self._sender, place, entries))
                 return sent[0]
 
-            first = self.network.ask("produce", produce, deadline, _AGAIN)
+            first = self.network.ask("produce", produce, deadline, _AGAIN, self._note_break)
         except Refused as refused:
             self._refused(refused, f"ProduceRequest failed: {refused.code}")
             self._fail_queued(refused.code)
@@ -277,7 +277,7 @@ class Producer(Client):
 
     def _call(self, label: str, request: Callable[[], T], deadline: float) -> T:
         try:
-            return self.network.ask(label, request, deadline, _AGAIN)
+            return self.network.ask(label, request, deadline, _AGAIN, self._note_break)
         except Refused as refused:
             raise self._refused(refused, f"{label} failed: {refused.code}") from None
         except TimedOut:
@@ -342,12 +342,15 @@ class Producer(Client):
                 if flight.outcome() == "done":
                     network.on_late_end(self.process)
 
-        self._lines.append("Disconnected while requests were in flight")
+        self._note_break()
         world.note(f"{name}: {label}: the connection breaks, a copy is on its way")
         world.at(world.random.random() ** 3 * LATE_END_S, arrive)
         if world.random.random() < 0.7:
             self.process.traps.append((world.random.choice(LATE_MOMENTS), arrive))
         world.sleep(RETRY_S)
+
+    def _note_break(self) -> None:
+        self._lines.append("Disconnected while requests were in flight")
 
     def _expect(self, *states: str) -> None:
         if self._state == "Fatal" or (self._state == "Abortable" and "Abortable" not in states):

@@ -25,6 +25,7 @@ import app.housekeeping
 import app.intake
 import app.kafka.authority
 import app.kafka.changelog
+import app.kafka.clients
 import app.kafka.transactions
 import app.lookups
 import app.pace
@@ -123,6 +124,7 @@ def patched(broker: Broker, lanes: int, counted: Counted) -> Iterator[None]:
                 patch.setattr(module, "_log", machine.Log())
         for module, name, value in TIMES:
             patch.setattr(module, name, value)
+        patch.setattr(app.kafka.clients, "_complained", {})
         patch.setattr(app.worker, "Lane", _lane)
         patch.setattr(app.run, "prepare_topics", lambda _config: lanes)
         patch.setattr(app.run, "worker_codec", _worker_codec)
