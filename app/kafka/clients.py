@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import re
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -11,7 +11,7 @@ import structlog
 from confluent_kafka import KafkaException
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from confluent_kafka import Consumer, KafkaError
 
@@ -22,6 +22,9 @@ LOOK_UP_TIMEOUT_S: Final = 1.0
 _QUIET: Final = 2
 """Below librdkafka's level of lost connections: they are told once, in a line of our own."""
 _ALL_BUT_DEBUG: Final = 6
+_BROKE: Final = re.compile(r"FAIL .*in state (UP|REAUTH)\b|REQTMOUT ")
+"""Of a connection that could not be made there is nothing to fear: nothing was sent on it. Where a
+name has an address that nobody listens at, every new client meets one."""
 
 _log: Final = structlog.get_logger()
 _complained: Final[dict[int, float]] = {}
@@ -71,24 +74,27 @@ def look_up(consumer: Consumer, topic: str) -> None:
 
 
 class Listener:
-    """Hears what a client logs, in place of a logger: whether anything went wrong with it.
+    """Hears what a client logs, in place of a logger: whether a connection of it broke.
 
-    There is no other sign of a connection that broke and was made again within one call. Lines come
-    while the client is polled or flushed, and those of one kind only once in a while.
+    There is no other sign of one that broke and was made again within one call. Lines come while
+    the client is polled or flushed, those of one kind only once in a while: the first one tells.
     """
 
     def __init__(self) -> None:
         self.heard = ""
-        """The last line that was no mere debugging."""
+        """The last line that said so."""
+        self._tell: Callable[..., object] = _log.debug
 
     def properties(self, properties: Mapping[str, Property]) -> dict[str, Any]:
         """Properties of a client that it is to listen to."""
-        level = {} if "debug" in properties else {"log_level": _ALL_BUT_DEBUG}
+        level = {"log_level": _ALL_BUT_DEBUG}
+        if "debug" in properties:
+            level, self._tell = {}, _log.info
         return {**with_defaults(properties), **level, "log.connection.close": True, "logger": self}
 
-    def log(self, level: int, text: str, *parts: object) -> None:
+    def log(self, _level: int, text: str, *parts: object) -> None:
         """A line of the client's log, as Python's own loggers take it."""
         line = text % parts
-        _log.debug("kafka", said=line)
-        if level > logging.DEBUG:
+        self._tell("kafka", said=line)
+        if _BROKE.match(line):
             self.heard = line

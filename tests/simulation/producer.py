@@ -350,7 +350,7 @@ class Producer(Client):
         world.sleep(RETRY_S)
 
     def _note_break(self) -> None:
-        self._lines.append("Disconnected while requests were in flight")
+        self._lines.append("127.0.0.1:9092: Disconnected (after 7ms in state UP)")
 
     def _expect(self, *states: str) -> None:
         if self._state == "Fatal" or (self._state == "Abortable" and "Abortable" not in states):
