@@ -149,8 +149,16 @@ def _reject_row(config: Config, request: Request, codec: Codec, reject: Rejected
         "line": source.place,
         "detail": reject.detail,
         "key": None if key is None else key.decode("utf-8", "backslashreplace"),
-        "value": codec.decode_event(source.value) if reject.match_id is None else None,
+        "value": _decoded(codec, source.value) if reject.match_id is None else None,
     }
+
+
+def _decoded(codec: Codec, value: bytes) -> dict[str, Any] | None:
+    """The record, None where it cannot be decoded, which is why it was rejected then."""
+    try:
+        return codec.decode_event(value)
+    except ValueError:
+        return None
 
 
 def _said_of(rejected: Counter[str]) -> str:

@@ -87,6 +87,23 @@ def test_a_watermark_without_a_key_speaks_in_every_partition(
     assert [one["reason"] for one in rejects] == ["late"] * 20
 
 
+def test_json_jobs_and_outer_joins(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    left = [{**row("l", 0, 9), "who": "Anna"}, row("alone", 20, 29), row("x", 1_000, 1_000)]
+    right = [row("r", 5, 7), row("bad", 9, 0), row("y", 1_000, 1_000)]
+    _, *paths = files(tmp_path, left, right)[1:]
+    text = PLAIN + 'type = "left"\n[schema]\nformat = "json"\n'
+    config = str(write_job(tmp_path, text, "json.toml"))
+    refused = tmp_path / "refused"
+    matches = run(capsys, "-c", config, *paths, "--rejects", str(refused))
+    found = {match["id"]: match for match in matches}
+    assert found.keys() == {"L:l|R:r", "L:alone", "L:x|R:y"}
+    assert found["L:l|R:r"]["left"]["who"] == "Anna"
+    assert (found["L:alone"]["start"], found["L:alone"]["right"]) == (20, None)
+    (reject,) = map(json.loads, refused.read_text().splitlines())
+    assert (reject["reason"], reject["line"]) == ("invalid_interval", 2)
+    assert reject["value"]["id"] == "bad"
+
+
 def test_results_go_to_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     arguments = files(tmp_path, [row("l", 0, 9)], [row("r", 5, 7)])
     assert run(capsys, *arguments, "--output", str(tmp_path / "out")) == []
