@@ -111,22 +111,22 @@ def parse_time(option: str, text: str, now_ms: int) -> int:
 
 
 class RejectsTopic:
-    """The rejects topic of a job as it is now; close it when done."""
+    """The rejects topic of a job as it is when it is first read; close it when done."""
 
     def __init__(self, config: Config) -> None:
         """Raises Unreachable, or UsageError where the topic does not exist."""
         self.topic = config.rejects_topic
         self.sides = {config.side(side).topic: side for side in Side}
-        cluster = Cluster(config)
-        self.topics = cluster.topics([self.topic, *self.sides])
+        self._cluster = Cluster(config)
+        self.topics = self._cluster.topics([self.topic, *self.sides])
         found = self.topics.get(self.topic)
         if found is None:
             raise UsageError(
                 f'rejects topic "{self.topic}" does not exist: start a worker, or create it with '
                 f"spanjoin topics -c {config.path}"
             )
-        self._extents: list[Extent] = cluster.extents(self.topic, found.partitions)
         self._scanner = Scanner(config)
+        self._extents: list[Extent] = []
         self._notes: frozenset[tuple[int, int]] | None = None
 
     def close(self) -> None:
@@ -139,6 +139,8 @@ class RejectsTopic:
         All is read twice: the note that a reject was replayed stands behind it.
         """
         if self._notes is None:
+            partitions = self.topics[self.topic].partitions
+            self._extents = self._cluster.extents(self.topic, partitions)
             self._notes = frozenset(self._read_notes())
         for read in self._records():
             reject = reject_of(read)

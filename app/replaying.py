@@ -6,9 +6,11 @@ Invariant: nothing is written before a person, or `--yes`, has agreed to what is
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import closing
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from app.errors import UsageError
+from app.kafka.rejects import Made, replayed_headers
 from app.kafka.replays import Replays
 from app.rejects import Choice, RejectsTopic, counted
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from app.config import Config
+    from app.kafka.cluster import Topic
     from app.kafka.rejects import Reject
     from app.rejects import Chosen
 
@@ -36,12 +39,12 @@ class Wish(NamedTuple):
 def replay_rejects(config: Config, wish: Wish, say: Callable[[str], None]) -> None:
     """Replay what is meant and can be, and say what was done. Raises UsageError, Crash."""
     topic = RejectsTopic(config)
-    try:
-        # Before anything is looked at: what a replay that still runs has done is known then.
-        replays = Replays(config, _bytes_max(topic))
-        obstacles = Counter(_obstacle(topic, chosen, wish) for chosen in topic.chosen(wish.choice))
-        count = obstacles.pop("", 0)
-        for obstacle, left_out in sorted(obstacles.items()):
+    with closing(topic), closing(Replays(config, _bytes_max(topic))) as replays:
+        # The topic's end is looked up from here on only: by now no other replay can go on, and what
+        # it has done is known.
+        fates = Counter(_obstacle(topic, chosen, wish) for chosen in topic.chosen(wish.choice))
+        count = fates.pop("", 0)
+        for obstacle, left_out in sorted(fates.items()):
             say(f"{left_out} left out: {obstacle}")
         if count and not wish.agreed(f"replay {counted(count)} into the topics they came from?"):
             raise UsageError("nothing was replayed")
@@ -53,8 +56,6 @@ def replay_rejects(config: Config, wish: Wish, say: Callable[[str], None]) -> No
         for batch in _batches(wanted) if count else ():
             replays.write(batch)
         say(f"{counted(replays.written)} replayed")
-    finally:
-        topic.close()
 
 
 def _obstacle(topic: RejectsTopic, chosen: Chosen, wish: Wish) -> str:
@@ -66,16 +67,29 @@ def _obstacle(topic: RejectsTopic, chosen: Chosen, wish: Wish) -> str:
         return "rejected again after a replay (--again takes them)"
     if side is None:
         return f"from {reject.origin[0]}, which is no input of this job"
-    found = topic.topics.get(reject.origin[0])
-    if found is None or reject.origin[1] >= found.partitions:
-        return f"{reject.origin[0]} has no partition {reject.origin[1]} any more"
     if not reject.value:
         return "without a value: a match, or what was too large to be copied, or null"
+    return _misfit(topic, reject)
+
+
+def _misfit(topic: RejectsTopic, reject: Reject) -> str:
+    """Why the input does not take a reject, "" if it does."""
+    name, partition, _ = reject.origin
+    found = topic.topics.get(name)
+    if found is None or partition >= found.partitions:
+        return f"{name} has no partition {partition} any more"
+    copy = Made(reject.key, reject.value, replayed_headers(reject, topic.topic))
+    if copy.size > _limit(found):
+        return f"too large for {name} with the header that is added"
     return ""
 
 
+def _limit(topic: Topic) -> int:
+    return int(topic.settings[_BYTES_MAX])
+
+
 def _bytes_max(topic: RejectsTopic) -> int:
-    return max(int(found.settings[_BYTES_MAX]) for found in topic.topics.values())
+    return max(map(_limit, topic.topics.values()))
 
 
 def _batches(rejects: Iterator[Reject]) -> Iterator[list[Reject]]:

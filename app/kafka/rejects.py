@@ -167,7 +167,7 @@ def note_for(reject: Reject) -> Headers:
     return [(NOTE, str(reject.place[1]).encode())]
 
 
-def replayed(reject: Reject, topic: str) -> Headers:
+def replayed_headers(reject: Reject, topic: str) -> Headers:
     """The headers of its replay: the input's own, and where in the rejects `topic` it stood."""
     partition, offset = reject.place
     return [*reject.headers, (REPLAYED_FROM, f"{topic}/{partition}/{offset}".encode())]

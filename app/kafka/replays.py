@@ -19,7 +19,7 @@ from app.errors import Crash
 from app.kafka.clients import with_defaults
 from app.kafka.cluster import WAIT_SECONDS, made
 from app.kafka.failures import error_of
-from app.kafka.rejects import note_for, replayed
+from app.kafka.rejects import note_for, replayed_headers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -48,6 +48,7 @@ class Replays:
         self._producer = made(
             Producer,
             {
+                "compression.type": "lz4",
                 **with_defaults(config.producer_properties()),
                 **_FIXED,
                 "message.max.bytes": max(record_bytes_max, 1_000_000),
@@ -68,7 +69,7 @@ class Replays:
             producer.begin_transaction()
             for reject in rejects:
                 topic, partition, _ = reject.origin
-                headers = replayed(reject, self._rejects_topic)
+                headers = replayed_headers(reject, self._rejects_topic)
                 producer.produce(topic, reject.value, reject.key, partition, headers=headers)
                 producer.produce(
                     self._rejects_topic, partition=reject.place[0], headers=note_for(reject)
@@ -86,5 +87,5 @@ class Replays:
         self.written += count
 
     def close(self) -> None:
-        """Let the client go; nothing is on its way."""
+        """Let go of what is on its way still, which nobody has committed."""
         self._producer.purge()

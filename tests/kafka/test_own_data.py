@@ -12,6 +12,10 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from app.config import load_config
+from app.errors import Crash
+from app.kafka.replays import Replays
+from app.rejects import Choice, RejectsTopic
 from tests.kafka.avro import Event, encode, match_id
 from tests.kafka.commands import command, done, refused
 from tests.kafka.reading import QUIET
@@ -122,6 +126,23 @@ def test_rejects_are_listed_counted_and_replayed_once(kafka: Harness) -> None:
     table = done("rejects", "-c", config, "--limit", "1")
     assert f"4 rejects in {job.rejects}, the newest 1 shown" in table
     check_replay(kafka, config, row["at"])
+    check_two_replays_at_a_time(kafka, config)
+
+
+def check_two_replays_at_a_time(kafka: Harness, config: str) -> None:
+    """The one that begins later ends the other, and sees all that was replayed until then."""
+    before = len(kafka.read(kafka.job.right))
+    late = RejectsTopic(load_config(Path(config)))
+    early = Replays(load_config(Path(config)), 1_000_000)
+    again = ("rejects", "-c", config, "--replay", "--yes", "--again", "--reason", "undecodable")
+    assert done(*again).endswith("1 reject replayed\n")
+    found = list(late.chosen(Choice(reasons=frozenset({"undecodable"}))))
+    late.close()
+    assert all(chosen.replayed for chosen in found[:-1])
+    with pytest.raises(Crash, match="0 rejects had been replayed"):
+        early.write([chosen.reject for chosen in found])
+    early.close()
+    assert len(kafka.read(kafka.job.right)) == before + 1
 
 
 def rejects(config: str, *options: str) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from app.kafka.rejects import (
     note_of,
     record_of,
     reject_of,
-    replayed,
+    replayed_headers,
 )
 from app.kafka.scan import Whole
 from schemas.records import Reason, Rejected
@@ -64,7 +64,10 @@ def test_a_replay_says_where_it_was_rejected_last() -> None:
     reject = reject_of(read_back(made(copied(b"k", b"v", own))))
     assert reject is not None
     assert reject.again
-    assert replayed(reject, "rejects") == [("trace", b"t"), ("replayed-from", b"rejects/3/5")]
+    assert replayed_headers(reject, "rejects") == [
+        ("trace", b"t"),
+        ("replayed-from", b"rejects/3/5"),
+    ]
     note = Whole(3, 9, None, None, 0, note_for(reject))
     assert note_of(note) == 5
     assert reject_of(note) is None
