@@ -59,8 +59,7 @@ class Mutation:
 
     def plant(self, patch: pytest.MonkeyPatch) -> None:
         """Until the patch is undone."""
-        functions = {id(edit.function): edit.function for edit in self.edits}
-        for function in functions.values():
+        for function in {id(edit.function): edit.function for edit in self.edits}.values():
             edits = [edit for edit in self.edits if edit.function is function]
             patch.setattr(function, "__code__", mutated(function, edits))
 
