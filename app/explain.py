@@ -14,17 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from app.errors import Crash, UsageError
 from app.explanation import Explanation, Refusal, Sighting, Sought, Terms, explain
 from app.formats import make_codec
-from app.kafka.cluster import Cluster
 from app.kafka.rejects import reject_of
-from app.kafka.scan import Scanner
 from app.progress import progress
-from app.query import Query, ask
+from app.query import Query, Search, patiently
 from app.rows import SIDES
 from app.status import last_checkpoint
 from app.timeline import sought_in, terms_in
 from app.topics import missing_input
 from schemas.match_id import match_id
-from schemas.partition import lane_of
 from schemas.records import Fault, Side
 
 if TYPE_CHECKING:
@@ -101,41 +98,39 @@ class _Topics:
 
     config: Config
     asked: Asked
-    lane: int = field(init=False)
     looked: list[Looked] = field(default_factory=list)
+    _search: Search = field(init=False)
     _codec: Codec = field(init=False)
-    _scanner: Scanner = field(init=False)
     _extents: dict[str, list[Extent]] = field(init=False)
 
     def __post_init__(self) -> None:
-        config = self.config
-        cluster = Cluster(config)
-        inputs = [config.side(side).topic for side in Side]
-        found = cluster.topics([*inputs, config.changelog_topic, config.rejects_topic])
-        for side in Side:
-            if inputs[side] not in found:
-                raise UsageError(missing_input(config, side))
-        lanes = found[inputs[Side.LEFT]].partitions
-        lane = self.asked.lane
-        self.lane = lane_of(self.asked.key, lanes) if lane is None else lane
-        if self.lane >= lanes:
-            raise UsageError(f"there is no lane {self.lane}: {inputs[0]} has {lanes} partitions")
+        config, asked = self.config, self.asked
         self._codec = make_codec(config)
+        query = Query(asked.key, linearizable=False, lane=asked.lane, pair=asked.pair)
+        self._search = Search(config, query)
+        cluster = self._search.cluster
+        topics = [config.left.topic, config.right.topic]
+        found = cluster.topics([*topics, config.changelog_topic, config.rejects_topic])
+        if config.right.topic not in found:
+            raise UsageError(missing_input(config, Side.RIGHT))
         self._extents = {
             name: cluster.extents(name, topic.partitions) for name, topic in found.items()
         }
-        self._scanner = Scanner(config)
+
+    @property
+    def lane(self) -> int:
+        """The key's."""
+        return self._search.lane
 
     def close(self) -> None:
         """Let the client go."""
-        self._scanner.close()
+        self._search.close()
 
     def state(self) -> State:
         """What the lane's owner says; where nobody does, what its last checkpoint says."""
         asked = self.asked
-        query = Query(asked.key, linearizable=False, lane=self.lane, pair=asked.pair)
         try:
-            found = ask(self.config, query)
+            found = patiently(self._search)
         except (Crash, UsageError) as error:
             return self._committed(error.line)
         left, right = (found["positions"][name] for name in SIDES)
@@ -147,7 +142,7 @@ class _Topics:
         extents = self._extents.get(topic, [])
         checkpoint = None
         if self.lane < len(extents):
-            checkpoint = last_checkpoint(self._scanner, topic, self.lane, extents[self.lane])
+            checkpoint = last_checkpoint(self._search.scanner, topic, self.lane, extents[self.lane])
         left, right = (
             Sought(side, row_id, (key, self.lane))
             for side, row_id in zip(Side, self.asked.pair, strict=True)
@@ -168,7 +163,7 @@ class _Topics:
         name = match_id(*self.asked.pair)
         topic = self.config.rejects_topic
         for partition, span in self._spans(topic, [self.lane]):
-            for batch in self._scanner.scan_whole(topic, {partition: span}):
+            for batch in self._search.scanner.scan_whole(topic, {partition: span}):
                 for reject in filter(None, map(reject_of, batch)):
                     if reject.key == name and not reject.value:
                         too_large = Refusal(reject.reason, reject.detail)
@@ -205,7 +200,7 @@ class _Topics:
         topic = self.config.side(side).topic
         for partition, span in self._spans(topic, lanes):
             with progress(f"reading {topic}", span[1] - span[0]) as advance:
-                for batch in self._scanner.scan(topic, partition, *span):
+                for batch in self._search.scanner.scan(topic, partition, *span):
                     records = [(one.partition, one.offset, one.key, one.value) for one in batch]
                     yield from self._decoded(side, row_id, records)
                     if batch:

@@ -94,22 +94,26 @@ def parse_key(text: str, *, as_hex: bool) -> bytes:
 def ask(config: Config, query: Query) -> dict[str, Any]:
     """The owner's answer, with `owner` added. Raises UsageError, Crash."""
     search = Search(config, query)
-    began = time.monotonic()
     try:
-        while True:
-            waited = time.monotonic() - began
-            try:
-                return search.answer()
-            except NotNow as why:
-                if why.hopeless and waited > NOBODY_S:
-                    raise Crash(str(why)) from None
-                if waited > WAIT_S:
-                    raise Crash(
-                        f"lane {search.lane} gave no answer within {WAIT_S:g} s: {why}"
-                    ) from None
-            time.sleep(PAUSE_S)
+        return patiently(search)
     finally:
         search.close()
+
+
+def patiently(search: Search) -> dict[str, Any]:
+    """The same, of a search that has begun."""
+    began = time.monotonic()
+    while True:
+        waited = time.monotonic() - began
+        try:
+            return search.answer()
+        except NotNow as why:
+            if why.hopeless and waited > NOBODY_S:
+                raise Crash(str(why)) from None
+            if waited > WAIT_S:
+                line = f"lane {search.lane} gave no answer within {WAIT_S:g} s: {why}"
+                raise Crash(line) from None
+        time.sleep(PAUSE_S)
 
 
 class Search:
@@ -118,19 +122,19 @@ class Search:
     def __init__(self, config: Config, query: Query) -> None:
         self._config = config
         self._query = query
-        self._cluster = Cluster(config)
-        left = self._cluster.topics([config.left.topic]).get(config.left.topic)
+        self.cluster = Cluster(config)
+        left = self.cluster.topics([config.left.topic]).get(config.left.topic)
         if left is None:
             raise UsageError(missing_input(config, Side.LEFT))
         self.lane = lane_of(query.key, left.partitions) if query.lane is None else query.lane
         if self.lane >= left.partitions:
             raise UsageError(f"there is no lane {self.lane}: {config.left.topic} has "
                              f"{left.partitions} partitions")  # fmt: skip
-        self._scanner = Scanner(config)
+        self.scanner = Scanner(config)
 
     def close(self) -> None:
         """Let the client go."""
-        self._scanner.close()
+        self.scanner.close()
 
     def answer(self) -> dict[str, Any]:
         """Ask who owns the lane now. Raises NotNow."""
@@ -140,16 +144,16 @@ class Search:
 
     def _owner(self) -> Owner:
         config = self._config
-        members = self._cluster.members(config.name)
+        members = self.cluster.members(config.name)
         if not members:
             line = f"no worker of {config.name} runs: start one with spanjoin run -c {config.path}"
             raise NotNow(line, hopeless=True)
         member = member_of(self.lane, config.left.topic, members)
         topic = config.changelog_topic
-        if member is None or topic not in self._cluster.topics([topic]):
+        if member is None or topic not in self.cluster.topics([topic]):
             raise NotNow("the lane is given to no worker yet")
-        extent = self._cluster.extents(topic, self.lane + 1)[self.lane]
-        checkpoint = last_checkpoint(self._scanner, topic, self.lane, extent)
+        extent = self.cluster.extents(topic, self.lane + 1)[self.lane]
+        checkpoint = last_checkpoint(self.scanner, topic, self.lane, extent)
         if checkpoint is None or checkpoint.released or checkpoint.owner != member.client_id:
             raise NotNow(f"worker {member.client_id} takes it over")
         return Owner(checkpoint.owner, checkpoint.address)

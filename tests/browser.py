@@ -24,8 +24,8 @@ class Chromium:
     """Opens pages with a profile of its own."""
 
     profile: Path
-    width: int = 800
-    height: int = 600
+    width: int = 640
+    height: int = 480
     dark: bool = False
 
     def document(self, url: str) -> str:

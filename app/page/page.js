@@ -12,6 +12,7 @@ const RATE_OVER_MS = 10000;
 const STILL_AFTER_MS = 15000;
 const LANES_SHOWN = 200;
 const LAG_HIGH = 10000;
+const MARKERS = 10; // offsets that transactions may take behind the last record of a partition
 
 const $ = (id) => document.getElementById(id);
 let job = null;
@@ -43,10 +44,11 @@ async function ask(path) {
   return parse(text);
 }
 
-// Whole numbers of more than 15 digits stay what they are: as texts, outside of other texts.
+// Whole numbers of more than 15 digits stay what they are: as texts.
 function parse(text) {
-  const exact = /"(?:[^"\\]|\\.)*"|-?\d{16,}/g;
-  return JSON.parse(text.replace(exact, (part) => (part[0] === '"' ? part : `"${part}"`)));
+  const tokens = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?/g;
+  const exact = (token) => (/^-?\d{16,}$/.test(token) ? `"${token}"` : token);
+  return JSON.parse(text.replace(tokens, exact));
 }
 
 // --- saying ---------------------------------------------------------------------------------
@@ -136,11 +138,11 @@ function trouble(lane) {
   else if (lane.phase !== "running") found.push(["warn", lane.phase ?? "not running"]);
   const samples = history.get(lane.lane) ?? [];
   const watched = samples.length > 1 && samples.at(-1).at - samples[0].at >= RATE_OVER_MS;
+  const stillBoth = watched && ["left", "right"].every((side) => samples.at(-1)[side] === samples[0][side]);
   for (const side of ["left", "right"]) {
     const lag = Number(lane[side].lag ?? 0);
-    const still = watched && samples.at(-1)[side] === samples[0][side];
-    const stillBoth = still && samples.at(-1).left === samples[0].left && samples.at(-1).right === samples[0].right;
-    if (lag > 0 && stillBoth) found.push(["bad", `${side} stands still`]);
+    // Of its own lanes a worker knows whether anything is left to be read.
+    if (lag > (lane.own ? 0 : MARKERS) && stillBoth) found.push(["bad", `${side} stands still`]);
     else if (lag > LAG_HIGH) found.push(["warn", `${side} is behind`]);
   }
   const silent = ["left", "right"].filter((side) => lane[side].watermark === null);
@@ -208,14 +210,21 @@ function laneRow({ lane, troubles }) {
   return row;
 }
 
+// Where the page of another worker is, as far as that is known; "" if not.
+function pageOf(lane) {
+  const known = !lane.own && /^[\w.:[\]-]+:\d+$/.test(lane.address ?? "");
+  return known ? `${location.protocol}//${lane.address}/` : "";
+}
+
 function ownerCell(lane) {
   const cell = element("td");
   const name = lane.owner ?? "–";
   // A worker is called job-host-number: the job is known.
   const short = job && name.startsWith(`${job.name}-`) ? name.slice(job.name.length + 1) : name;
-  if (!lane.own && /^[\w.:[\]-]+:\d+$/.test(lane.address ?? "")) {
+  const there = pageOf(lane);
+  if (there) {
     const link = element("a", short);
-    link.href = `${location.protocol}//${lane.address}/`;
+    link.href = there;
     cell.append(link);
   } else {
     cell.textContent = lane.own ? `${short} (here)` : short;
@@ -298,16 +307,20 @@ async function refreshKey() {
     if (pair.left !== null && pair.right !== null && $("why").hidden) explain(pair);
   } catch (error) {
     if (mine !== asked) return;
-    $("key-note").textContent = elsewhere(error.message);
+    $("key-note").replaceChildren(...elsewhere(error.message));
     if (error instanceof Refused) wantToken();
   }
 }
 
-// The lane is another worker's: say whose.
+// The lane is another worker's: lead there.
 function elsewhere(message) {
   const found = /^lane (\d+) is not running on this worker$/.exec(message);
   const lane = found && lanesNow().find((one) => String(one.lane) === found[1]);
-  return lane?.address ? `Lane ${found[1]} is at ${lane.address}: ask its page, linked above.` : message;
+  const there = lane && pageOf(lane);
+  if (!there) return [message];
+  const link = element("a", lane.owner);
+  link.href = there + location.hash;
+  return [`Lane ${lane.lane} is on `, link, "."];
 }
 
 async function explain(chosen) {

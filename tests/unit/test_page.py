@@ -124,3 +124,32 @@ def test_the_wheel_has_the_page(tmp_path: Path) -> None:
     with zipfile.ZipFile(done.stdout.strip()) as wheel:
         names = set(wheel.namelist())
     assert {f"app/page/{name}" for name, _ in page._FILES.values()} <= names
+
+
+def palettes() -> list[dict[str, str]]:
+    """The colours of the light page and of the dark one, by name."""
+    light, dark = re.findall(r":root \{(.*?)\}", TEXTS["/page.css"], re.DOTALL)
+    return [dict(re.findall(r"--([\w-]+): (#\w{6});", text)) for text in (light, dark)]
+
+
+def luminance(colour: str) -> float:
+    """By the Web Content Accessibility Guidelines."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("colours", palettes(), ids=["light", "dark"])
+def test_everything_can_be_read(colours: dict[str, str]) -> None:
+    backs = {
+        name: ["page", "panel"] for name in ("text", "quiet", "left", "right", "good", "focus")
+    }
+    backs |= {"warn": ["warn-back"], "bad": ["bad-back"]}
+    for name in ("text", "quiet", "focus"):
+        backs[name] += ["warn-back", "bad-back"]
+    for name, behind in backs.items():
+        for back in behind:
+            pair = sorted(luminance(colours[one]) + 0.05 for one in (name, back))
+            assert pair[1] / pair[0] >= 4.5, f"{name} on {back}: {pair[1] / pair[0]:.1f}"
