@@ -194,3 +194,20 @@ def test_times_are_said_as_times() -> None:
 def test_an_id_cannot_move_the_cursor() -> None:
     left = Sought(Side.LEFT, "l\x1b[2J", ASKED)
     assert "\\x1b[2J" in said(left, RIGHT)[1]
+
+
+def test_the_state_goes_before_what_is_left_in_the_topics() -> None:
+    right = stored(Side.RIGHT, 5, 15, RETRACTED)
+    right.sightings = [seen(9, 5, 15)]
+    assert said(LEFT, right)[0] is Why.RETRACTED
+
+
+def test_a_retraction_that_waits_for_a_row_that_was_refused() -> None:
+    right = stored(Side.RIGHT, 5, 15, REMEMBERED)
+    right.sightings = [
+        seen(9, 5, 15, refusal=Refusal("late", "it is")),
+        seen(10, 5, 15, Kind.RETRACT),
+    ]
+    why, text = said(LEFT, right)
+    assert why is Why.REJECTED
+    assert "Right r1 was not taken. Rejected as late" in text

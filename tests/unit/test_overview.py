@@ -23,7 +23,7 @@ class Looks:
     """Stands for the cluster: what it says, and when."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.count = 0
+        self.begun = self.count = 0
         self.says: list[tuple[dict[str, Any], object]] | Exception = [(LANE, CHECKPOINT)]
         self.go_on = threading.Event()
         self.go_on.set()
@@ -32,6 +32,7 @@ class Looks:
         monkeypatch.setattr(overview, "FIRST_ANSWER_S", 5.0)
 
     def __call__(self, _config: object) -> Any:
+        self.begun += 1
         self.go_on.wait(5)
         self.count += 1
         if isinstance(self.says, Exception):
@@ -86,7 +87,7 @@ def test_one_look_at_a_time_and_nobody_waits_for_the_next(
     looks.go_on.clear()
     for _ in range(5):
         assert len(seen.job()["lanes"]) == 1
-    assert looks.count == 1
+    assert (looks.begun, looks.count) == (2, 1)
     looks.go_on.set()
     settled(seen)
     assert looks.count >= 2

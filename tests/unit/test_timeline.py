@@ -80,6 +80,8 @@ def test_a_pair_with_its_reason(worker: Worker) -> None:
     worker.take(
         (Side.LEFT, row("l1", 0, 10)), (Side.LEFT, row("l2", 0, 9)), (Side.RIGHT, row("r1", 12, 20))
     )
+    worker.take((Side.RIGHT, row("r0", -9, 0)))
+    assert [match["id"] for match in told(worker)["matches"]] == ["L:l2|R:r0", "L:l1|R:r0"]
     found = told(worker, pair=("l1", "r1"))
     assert [one["id"] for one in found["rows"]["left"]] == ["l1"]
     assert found["rows_left_out"] == {"left": 0, "right": 0}
