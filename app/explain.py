@@ -82,7 +82,6 @@ def explain_pair(config: Config, asked: Asked) -> Explained:
     topics = _Topics(config, asked)
     try:
         state = topics.state()
-        # Decides about the rejects, too: so it comes first.
         rejects, too_large = topics.rejects()
         for sought in state.sought:
             topics.look(sought, rejects, state.positions[sought.side])
@@ -94,7 +93,14 @@ def explain_pair(config: Config, asked: Asked) -> Explained:
 
 @dataclass(slots=True)
 class _Topics:
-    """The topics of a job, as they are now."""
+    """The topics of a job.
+
+    Their ends are found in an order in which no record can be taken for accepted that was rejected
+    meanwhile: the inputs', then the position of the join, then the rejects'.
+    1. A record is in the input. The rejects are read to their end.
+    2. The join rejects it; that and the position behind it are one transaction.
+    3. The position is read: it was taken, and nothing says that it was rejected.
+    """
 
     config: Config
     asked: Asked
@@ -110,7 +116,7 @@ class _Topics:
         self._search = Search(config, query)
         cluster = self._search.cluster
         topics = [config.left.topic, config.right.topic]
-        found = cluster.topics([*topics, config.changelog_topic, config.rejects_topic])
+        found = cluster.topics([*topics, config.changelog_topic])
         if config.right.topic not in found:
             raise UsageError(missing_input(config, Side.RIGHT))
         self._extents = {
@@ -161,7 +167,9 @@ class _Topics:
         found: list[Reject] = []
         too_large: Refusal | None = None
         name = match_id(*self.asked.pair)
-        topic = self.config.rejects_topic
+        topic, cluster = self.config.rejects_topic, self._search.cluster
+        for described in cluster.topics([topic]).values():
+            self._extents[topic] = cluster.extents(topic, described.partitions)
         for partition, span in self._spans(topic, [self.lane]):
             for batch in self._search.scanner.scan_whole(topic, {partition: span}):
                 for reject in filter(None, map(reject_of, batch)):
@@ -192,9 +200,15 @@ class _Topics:
                     seen[offset] = one._replace(refusal=Refusal(refused.reason, refused.detail))
         sought.sightings = [seen[offset] for offset in sorted(seen)]
         sought.searched = True
+        sought.rejects_from = self._rejects_from()
         if not sought.sightings and not sought.stored:
             lanes = [lane for lane in range(len(self._extents[topic])) if lane != self.lane]
             sought.elsewhere = [*others, *self._sightings(side, sought.id, lanes)]
+
+    def _rejects_from(self) -> int:
+        """The offset from which the lane's rejects were read."""
+        topic = self.config.rejects_topic
+        return max([one.start for one in self.looked if one.topic == topic], default=0)
 
     def _sightings(self, side: Side, row_id: str, lanes: Iterable[int]) -> Iterator[Sighting]:
         topic = self.config.side(side).topic

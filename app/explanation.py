@@ -96,7 +96,8 @@ class Sighting(NamedTuple):
 class Sought:
     """A row that is asked about, and all that was found of it, each in order.
 
-    `searched` is False where only the state was asked. `elsewhere` is what has its id in another
+    `searched` is False where only the state was asked; `rejects_from` is the offset from which the
+    rejects were read. `elsewhere` is what has its id in another
     partition or under another key; `asked` are key and lane that were asked for.
     """
 
@@ -107,6 +108,7 @@ class Sought:
     sightings: Sequence[Sighting] = ()
     elsewhere: Sequence[Sighting] = ()
     searched: bool = False
+    rejects_from: int = 0
 
     @property
     def name(self) -> str:
@@ -214,6 +216,11 @@ def _from_input(sought: Sought, terms: Terms) -> Fate | None:
             else:
                 said = f"was taken ({_place(seen)}): {_interval(fate, terms.unit)}"
                 fate.lines.append(f"{_sentence(sought.name)} {said}.")
+                if sought.rejects_from:
+                    fate.lines.append(
+                        f"Rejects before offset {sought.rejects_from} were not there to be read: "
+                        f"should {sought.name} be one of them, then it was not taken."
+                    )
     if fate is not None:
         fate.lines += _expiry(sought, fate, terms)
         return fate

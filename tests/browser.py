@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FOUND: Final = next(filter(None, map(shutil.which, NAMES)), None)
-BUDGET_MS: Final = 4_000
-"""Of the page's own time: what it waits for passes at once, but for answers."""
 PATIENCE_S: Final = 60
 
 
@@ -27,6 +25,8 @@ class Chromium:
     width: int = 640
     height: int = 480
     dark: bool = False
+    budget_ms: int = 4_000
+    """Of the page's own time: what it waits for passes at once, but for answers."""
 
     def document(self, url: str) -> str:
         """The page as its scripts have left it."""
@@ -42,7 +42,7 @@ class Chromium:
         command = [
             FOUND, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
             "--disable-dev-shm-usage", "--no-first-run", f"--user-data-dir={self.profile}",
-            f"--window-size={self.width},{self.height}", f"--virtual-time-budget={BUDGET_MS}",
+            f"--window-size={self.width},{self.height}", f"--virtual-time-budget={self.budget_ms}",
             f"--blink-settings=preferredColorScheme={0 if self.dark else 1}",
         ]  # fmt: skip
         done = subprocess.run(

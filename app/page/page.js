@@ -287,7 +287,8 @@ async function refreshKey() {
     const found = await ask(target());
     if (mine !== asked) return;
     // What has not changed is left alone: somebody may be reading it.
-    if (JSON.stringify(found) !== JSON.stringify(shown)) {
+    const changed = JSON.stringify(found) !== JSON.stringify(shown);
+    if (changed) {
       shown = found;
       timeline.show(found, pair);
       showRows();
@@ -304,7 +305,7 @@ async function refreshKey() {
     $("key-note").textContent = `Lane ${found.lane}, epoch ${found.epoch}, watermark ${moment(found.watermark, found.unit)}. ${
       empty ? "The state holds no row of this key: producers that place keys otherwise than Java's need a lane." : ""
     }`;
-    if (pair.left !== null && pair.right !== null && $("why").hidden) explain(pair);
+    if ((changed || $("why").hidden) && pair.left !== null && pair.right !== null) explain(pair);
   } catch (error) {
     if (mine !== asked) return;
     $("key-note").replaceChildren(...elsewhere(error.message));

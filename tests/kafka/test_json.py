@@ -106,6 +106,11 @@ def test_json_from_end_to_end(kafka: Harness) -> None:
     kafka.send(job.left, "press-1", json.dumps(gone).encode())
     kafka.flush()
     kafka.await_matches({"L:8|R:f1"})
+    given = ("--key", "press-1", "8", "f2", "--json")
+    explained = json.loads(done("explain", "-c", str(config), *given))
+    assert explained["why"] == "apart"
+    assert "right f2 ends at 2025-03-03 09:30:00, and left 8 begins at" in explained["lines"][0]
+    assert "500 ms later" in explained["lines"][0]
     await_suspicion(kafka, worker)
     kafka.settle()
     assert done("check", "-c", str(config)).startswith("1 matches expected, 1 of them in")

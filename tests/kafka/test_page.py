@@ -81,6 +81,9 @@ def test_the_page_and_explain(kafka: Harness) -> None:
     found = say(kafka, str(config), "l1", "r1")
     assert (found["why"], found["watermark"]) == ("match", 1_000)
     assert any(f"past its end + L + D, {30 + HORIZON}" in line for line in found["lines"])
+    less = say(kafka, str(config), "l1", "r1", "--scan", "1")
+    assert less["why"] == "unknown_id"
+    assert all(one["end"] - one["start"] <= 1 for one in less["looked_at"])
     assert worker.terminate() == 0
     found = say(kafka, str(config), "l3", "r1")
     assert (found["why"], found["owner"], found["watermark"]) == ("retracted", None, 1_000)

@@ -211,3 +211,15 @@ def test_a_retraction_that_waits_for_a_row_that_was_refused() -> None:
     why, text = said(LEFT, right)
     assert why is Why.REJECTED
     assert "Right r1 was not taken. Rejected as late" in text
+
+
+def test_a_row_may_be_among_the_rejects_that_are_gone() -> None:
+    right = sought(Side.RIGHT, seen(9, 5, 15))
+    assert "should right r1 be one of them" not in said(LEFT, right)[1]
+    right.rejects_from = 7
+    assert (
+        "Rejects before offset 7 were not there to be read: should right r1" in said(LEFT, right)[1]
+    )
+    in_state = stored(Side.RIGHT, 5, 15)
+    in_state.rejects_from = 7
+    assert "Rejects before" not in said(LEFT, in_state)[1], "the state has it, so it was taken"

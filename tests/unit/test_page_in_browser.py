@@ -110,7 +110,6 @@ def test_many_rows_and_lanes(worker: Worker, chromium: Chromium) -> None:
 
 def test_a_key_of_any_bytes_that_has_no_rows(worker: Worker, chromium: Chromium) -> None:
     lane = worker.number
-    worker.others = [other_lane(2)]
     document = chromium.document(f"{worker.url}#hex=ff00&lane={lane}")
     assert f"Lane {lane}, epoch 7, watermark 24. The state holds no row of this key" in document
 
@@ -123,3 +122,14 @@ def test_a_token_is_asked_for(chromium: Chromium) -> None:
         worker.server.close()
     assert '<form id="login" class="panel">' in document, "no longer hidden"
     assert "lefts" not in document
+
+
+def test_a_lane_that_stands_still_and_one_that_is_elsewhere(worker: Worker, tmp_path: Path) -> None:
+    worker.others = [other_lane(3, right={"position": 5, "lag": 9, "watermark": 20})]
+    chromium = Chromium(tmp_path / "profile", budget_ms=15_000)
+    document = chromium.document(f"{worker.url}#key=k&lane=3")
+    # It has three records left to read and takes none; the other nine offsets may be no records.
+    assert [text for text in texts(document, "small") if "still" in text] == ["right stands still"]
+    assert "1 in trouble" in document
+    link = '<a href="http://127.0.0.1:1/#key=k&amp;lane=3">job-host-2</a>'
+    assert f"Lane 3 is on {link}." in document
