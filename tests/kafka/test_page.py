@@ -20,7 +20,6 @@ TOLD: Final = {
     ("l4", "r1"): "retracted_first",
     ("l1", "late"): "rejected",
     ("l1", "misplaced"): "other_lane",
-    ("l1", "nobody"): "unknown_id",
 }
 
 
