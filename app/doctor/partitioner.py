@@ -1,7 +1,6 @@
 """With which partitioner a side was written, told from where its keys lie.
 
-Equal keys of left and right must be in the same partition number. Sources: `schemas.partition` for
-Java's; `rd_crc32` and `rd_fnv1a` in librdkafka, the latter as Sarama has it.
+Equal keys of left and right must be in the same partition number.
 """
 
 from __future__ import annotations
@@ -10,19 +9,14 @@ from collections import Counter
 from itertools import combinations
 from math import log
 from typing import TYPE_CHECKING, Final, NamedTuple
-from zlib import crc32
 
 from app.doctor.finding import Finding, fail, ok, warn
 from app.rows import printable
-from schemas.partition import murmur2
+from schemas.partition import PARTITIONERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-_FNV_PRIME: Final = 0x01000193
-_FNV_OFFSET: Final = 0x811C9DC5
-_MASK: Final = 0xFFFFFFFF
-_SIGN: Final = 0x80000000
 _CHANCE: Final = 1e-6
 """An agreement that is likelier than this may be chance."""
 _STRAYS: Final = 0.02
@@ -35,18 +29,10 @@ MEND: Final = (
 )
 
 
-def fnv1a(key: bytes) -> int:
-    """The hash of Sarama's default partitioner: the absolute value of the signed 32-bit FNV-1a."""
-    value = _FNV_OFFSET
-    for byte in key:
-        value = (value ^ byte) * _FNV_PRIME & _MASK
-    return (_MASK + 1 - value) if value & _SIGN else value
-
-
 HASHES: Final[Mapping[str, Callable[[bytes], int]]] = {
-    "murmur2 (Java's default)": lambda key: murmur2(key) & 0x7FFFFFFF,
-    "CRC32 (librdkafka's default)": crc32,
-    "FNV-1a (Sarama's default)": fnv1a,
+    "murmur2 (Java's default)": PARTITIONERS["murmur2"],
+    "CRC32 (librdkafka's default)": PARTITIONERS["crc32"],
+    "FNV-1a (Sarama's default)": PARTITIONERS["fnv1a"],
 }
 """Partitioner -> hash; the partition is its remainder."""
 

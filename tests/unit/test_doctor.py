@@ -9,7 +9,7 @@ import pytest
 
 from app.doctor.broker import Asked, Cluster, broker_findings
 from app.doctor.finding import Finding, Level, fail
-from app.doctor.partitioner import HASHES, Placement, fnv1a, partitioner_findings, placement
+from app.doctor.partitioner import HASHES, Placement, partitioner_findings, placement
 from app.doctor.rights import Resource, creation_findings, right_findings
 from app.doctor.sample import Sample, sample_findings
 from app.doctor.times import Times, overlap_findings, time_findings
@@ -18,7 +18,7 @@ from app.kafka.cluster import Topic
 from app.kafka.scan import Read
 from app.topics import plan
 from app.validity import limits_of
-from schemas.partition import lane_of
+from schemas.partition import fnv1a, lane_of
 from schemas.records import Event, Fault, Kind, Reason, Side
 from tests.unit.jobs import job
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.partition import lane_of, murmur2
+from schemas.partition import PARTITIONERS, lane_of, murmur2
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,12 @@ from schemas.partition import lane_of, murmur2
 )
 def test_hash(key: bytes, signed: int) -> None:
     assert murmur2(key) == signed % 2**32
+
+
+def test_partitioners_by_name() -> None:
+    assert [PARTITIONERS["murmur2"](b"21") % lanes for lanes in (1, 4)] == [0, lane_of(b"21", 4)]
+    assert PARTITIONERS["crc32"](b"123456789") == 0xCBF43926
+    assert PARTITIONERS["fnv1a"](b"") == 2**32 - 0x811C9DC5
 
 
 def test_lane() -> None:
