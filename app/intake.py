@@ -7,7 +7,7 @@ does not run here (any more, or yet) is dropped, because its position has not mo
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +15,7 @@ from schemas.codec import Unresolved
 from schemas.records import Side
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from app.config import Config
     from app.idleness import Idleness
@@ -44,12 +44,20 @@ class Intake:
     """Has schemas looked up; `resume` says that more are known."""
     placements: Placements | None = None
     """Looks at some keys of each batch, once it is known how many lanes there are."""
+    until: Mapping[tuple[Side, int], int] = field(default_factory=dict)
+    """By (side, lane), the offset at which reading ends; empty: nowhere, and any lane is wanted."""
+
+    def wanted(self, lanes: list[int]) -> list[int]:
+        """Those of these lanes that are to be read at all."""
+        return [lane for lane in lanes if not self.until or (Side.LEFT, lane) in self.until]
 
     def accept(self, polled: Polled, now: int | None) -> None:
         """Decode what came for running lanes, and note which sides are read to their end.
 
         `now` is the wall clock in the job's unit.
         """
+        if self.until:
+            cut_off(polled, self.until)
         for (side, lane), batch in polled.records.items():
             running = self.running.get(lane)
             # Beyond records that were given back, nothing may be taken.
@@ -141,3 +149,26 @@ def _gone_back(offsets: list[int], expected: int) -> bool:
     end with old ones.
     """
     return offsets[-1] < expected or offsets != sorted(offsets)
+
+
+def cut_off(polled: Polled, until: Mapping[tuple[Side, int], int]) -> None:
+    """Take away what was polled beyond these offsets; a place that has come to its own is ended."""
+    for place, end in list(polled.ends.items()):
+        if end < until.get(place, 0):
+            del polled.ends[place]
+    for place, batch in list(polled.records.items()):
+        # Not by bisection: a client that has gone back gives old records after new ones.
+        bound, count = until.get(place, 0), len(batch.offsets)
+        kept = next((at for at in range(count) if batch.offsets[at] >= bound), count)
+        if kept == count:
+            continue
+        polled.ends[place] = bound
+        del polled.records[place]
+        if kept:
+            offsets, keys, values, messages = batch
+            polled.records[place] = batch._replace(
+                offsets=offsets[:kept],
+                keys=keys[:kept],
+                values=values[:kept],
+                messages=messages[:kept],
+            )

@@ -95,6 +95,8 @@ class Process:
     """When the loop last came round (monotonic s)."""
     waiting_for: str | None = "starting"
     """Why it is not ready, before there are lanes to speak of."""
+    metrics: Metrics | None = None
+    """Instead of those that the process shows."""
     worker: Worker | None = None
     housekeeping: Housekeeping | None = None
     questions: Questions | None = None
@@ -185,7 +187,7 @@ def _work(
     if connected is None:
         return EXIT_DONE
     process.waiting_for = "joining the group"
-    worker = _worker(config, identity, process, authority, connected, threads)
+    worker = make_worker(config, identity, process, authority, connected, threads)
     worker.intake.placements = Placements(connected.lanes)
     process.worker = worker
     process.housekeeping = Housekeeping(worker, connected.lanes)
@@ -214,7 +216,7 @@ def _work(
         _bounded(worker.close, CLOSE_WITHIN_S)
 
 
-def _worker(
+def make_worker(
     config: Config,
     identity: Identity,
     process: Process,
@@ -222,6 +224,7 @@ def _worker(
     connected: Connected,
     threads: ThreadPoolExecutor,
 ) -> Worker:
+    """A worker that has not joined the group yet."""
     topics = Topics(
         left=config.left.topic,
         right=config.right.topic,
@@ -249,7 +252,7 @@ def _worker(
         resources=Resources(int(memory * BLOCK_CACHE_SHARE), WRITE_BUFFER_BYTES),
         threads=threads,
         questions=process.questions,
-        metrics=Metrics(),
+        metrics=process.metrics or Metrics(),
         accept_bounds=process.accept_bounds,
         reached=process.reached,
     )

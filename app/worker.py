@@ -205,7 +205,7 @@ class Worker:
     def assigned(self, lanes: list[int]) -> None:
         """Remember; everything else happens in later steps."""
         self.joined = True
-        for number in lanes:
+        for number in self.intake.wanted(lanes):
             lane = self.lanes[number] = Lane(number, self.copies.path(number))
             lane.closing = self.copies.take(number)
             self.observe(lane, "assigned", reason="the group's new assignment")

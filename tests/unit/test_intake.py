@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from app.intake import Intake
+from app.intake import Intake, cut_off
 from app.kafka.inputs import Batch, Polled
 from schemas.records import Side
 from tests.unit.test_process import running
@@ -60,3 +60,36 @@ def test_a_side_that_is_held_stays_held() -> None:
     lane.expected[Side.LEFT], lane.held[Side.LEFT] = 100, True
     intake_of(lane, inputs).accept(polled(0, 1, 2), now=None)
     assert inputs.flows == []
+
+
+def test_what_is_beyond_the_end_of_reading_is_not_taken() -> None:
+    batch = polled(7, 9, 12, 13)
+    cut_off(batch, {(Side.LEFT, 0): 12})
+    assert batch.records[Side.LEFT, 0].offsets == [7, 9]
+    assert [len(column) for column in batch.records[Side.LEFT, 0]] == [2] * 4
+    assert batch.ends == {(Side.LEFT, 0): 12}
+    beyond = polled(12, 13)
+    cut_off(beyond, {(Side.LEFT, 0): 12})
+    assert (beyond.records, beyond.ends) == ({}, {(Side.LEFT, 0): 12})
+
+
+def test_a_partitions_end_counts_once_all_that_is_to_be_read_is_there() -> None:
+    for end, ended in ((11, {}), (12, {(Side.LEFT, 0): 12}), (15, {(Side.LEFT, 0): 15})):
+        batch = polled(3, 4)
+        batch.ends[Side.LEFT, 0] = end
+        cut_off(batch, {(Side.LEFT, 0): 12})
+        assert batch.records[Side.LEFT, 0].offsets == [3, 4]
+        assert batch.ends == ended
+
+
+def test_only_lanes_with_an_end_of_reading_are_wanted() -> None:
+    intake = intake_of(running(), Inputs())
+    assert intake.wanted([0, 1, 2]) == [0, 1, 2]
+    intake.until = {(side, lane): 0 for side in Side for lane in (0, 1)}
+    assert intake.wanted([0, 1, 2]) == [0, 1]
+
+
+def test_a_client_that_went_back_is_not_at_its_end_for_what_it_gives_again() -> None:
+    batch = polled(10, 11, 12, 0, 1)
+    cut_off(batch, {(Side.LEFT, 0): 12})
+    assert batch.records[Side.LEFT, 0].offsets == [10, 11]
