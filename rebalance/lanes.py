@@ -26,6 +26,8 @@ STALL_MS: Final = 2_000
 """An install that has not moved for this long looks at the changelog's tail again."""
 RESETTING: Final = 2**62
 """The group's offsets while a reset is under way: beyond every position, so that no lane starts."""
+RESHARDING: Final = RESETTING + 1
+"""The same while a reshard is under way."""
 START_OVER: Final = "start over with `spanjoin reset`"
 """The mend where the state cannot be gone on from."""
 
@@ -161,6 +163,10 @@ def check_install(lane: Lane, bound: Bound, layout: Layout, topics: tuple[str, s
     checkpoint = lane.checkpoint
     if RESETTING in bound.stored:
         raise Mismatch("a reset of this job was begun and did not end: run `spanjoin reset` again")
+    if RESHARDING in bound.stored or (checkpoint is not None and checkpoint.resharding):
+        raise Mismatch(
+            "a reshard of this job was begun and did not end: run `spanjoin reshard` again"
+        )
     for side in Side:
         stored = bound.stored[side]
         position = _position(checkpoint, side)

@@ -96,7 +96,10 @@ class Checkpoint:
     people. address: host:port advertised by the owner's HTTP server, "" if none. released: the
     writer handed the lane over. rows, size: over all live buckets; size in bytes. decided: of an
     outer join, every row whose entry (`state.due`) is below this is written as unmatched if it
-    had no match left by then; those that lose their last one later follow at once.
+    had no match left by then; those that lose their last one later follow at once. resharding:
+    how many lanes a reshard is about to give the job, 0 if none is under way; no worker goes on
+    from such a state. left_since, right_since: input offsets below these were written for another
+    number of partitions.
     """
 
     epoch: int
@@ -112,6 +115,9 @@ class Checkpoint:
     size: int
     layout: Layout
     decided: bytes = b""
+    resharding: int = 0
+    left_since: int = 0
+    right_since: int = 0
 
 
 class TurnRecord(NamedTuple):
@@ -258,6 +264,9 @@ def _checkpoint_of(record: Mapping[str, Any]) -> Checkpoint:
         size=record["size"],
         layout=Layout(*(record[name] for name in _LAYOUT_FIELDS)),
         decided=record["decided"] or b"",
+        resharding=record["resharding"],
+        left_since=record["left_since"],
+        right_since=record["right_since"],
     )
 
 
@@ -278,6 +287,9 @@ def _checkpoint_record(checkpoint: Checkpoint) -> dict[str, object]:
         "rows": checkpoint.rows,
         "size": checkpoint.size,
         "decided": checkpoint.decided or None,
+        "resharding": checkpoint.resharding,
+        "left_since": checkpoint.left_since,
+        "right_since": checkpoint.right_since,
     } | {name: getattr(layout, name) for name in _LAYOUT_FIELDS}
 
 

@@ -135,13 +135,13 @@ def test_record_of_an_older_schema_is_still_read() -> None:
 
 
 def test_older_schemas_are_read_from_files() -> None:
-    newest, first = changelog_schemas()
-    assert newest == json.loads((files("schemas") / "changelog.avsc").read_text())
-    assert first == json.loads((files("schemas") / "changelog-1.avsc").read_text())
+    names = ("changelog", "changelog-1", "changelog-2")
+    found = [json.loads((files("schemas") / f"{name}.avsc").read_text()) for name in names]
+    assert changelog_schemas() == found
 
 
 def test_records_from_before_outer_joins_are_of_an_inner_one() -> None:
-    newest, first = changelog_schemas()
+    newest, first, _ = changelog_schemas()
     turns, checkpoints = changelog_formats([newest])
     old_turns, old_checkpoints = changelog_formats([first])
     (value,) = encode_turn(EXTREME, ROWS, BUCKETS, RECORD_BYTES_MAX)
@@ -149,6 +149,16 @@ def test_records_from_before_outer_joins_are_of_an_inner_one() -> None:
     assert decode_turn(old_turns.encode(turns.decode(value))).checkpoint == inner
     copy = old_checkpoints.encode(checkpoints.decode(encode_checkpoint(EXTREME)))
     assert decode_checkpoint(copy) == inner
+
+
+def test_records_from_before_reshards_are_of_no_reshard() -> None:
+    newest, _, second = changelog_schemas()
+    turns, _ = changelog_formats([newest])
+    old_turns, _ = changelog_formats([second])
+    begun = replace(EXTREME, resharding=3, left_since=INT64_MAX, right_since=5)
+    (value,) = encode_turn(begun, ROWS, BUCKETS, RECORD_BYTES_MAX)
+    assert decode_turn(value).checkpoint == begun
+    assert decode_turn(old_turns.encode(turns.decode(value))).checkpoint == EXTREME
 
 
 def test_damaged_records_are_unreadable() -> None:

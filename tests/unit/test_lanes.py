@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from rebalance.lanes import Bound, Extent, Lane, Mismatch, check_install
+from rebalance.lanes import RESHARDING, Bound, Extent, Lane, Mismatch, check_install
 from state.checkpoint import Checkpoint, Layout, Watermarks
 
 LAYOUT = Layout("ms", 10, 50, 15, "c", "l", "r")
@@ -58,6 +58,18 @@ def test_offsets_ahead_stop() -> None:
 def test_offsets_without_a_changelog_stop() -> None:
     with pytest.raises(Mismatch, match=r"offset 100 of flights .* no changelog.*spanjoin reset"):
         check(checkpoint=None)
+
+
+@pytest.mark.parametrize("stored", [(None, None), (RESHARDING, RESHARDING)])
+def test_a_reshard_that_did_not_end_stops(stored: tuple[int | None, int | None]) -> None:
+    marked = replace(CHECKPOINT, resharding=0 if stored[0] else 3)
+    with pytest.raises(Mismatch, match="run `spanjoin reshard` again"):
+        check(marked, stored=stored)
+
+
+def test_a_new_lane_of_a_reshard_that_did_not_end_stops() -> None:
+    with pytest.raises(Mismatch, match="run `spanjoin reshard` again"):
+        check(None, stored=(RESHARDING, RESHARDING))
 
 
 def test_truncated_input_stops() -> None:
