@@ -24,7 +24,7 @@ import typer
 
 from app import cli_data
 from app.errors import EXIT_CRASH, EXIT_DONE, EXIT_USAGE, Crash, SpanjoinError, UsageError
-from app.options import ConfigOption, DataFormat, Format, SideName, checked_config
+from app.options import ConfigOption, DataFormat, Format, Partitioner, SideName, checked_config
 from app.secrets import hide
 from schemas.records import Side
 
@@ -218,6 +218,39 @@ def reset(
 
     job = checked_config(config)
     for line in steps(job, dry_run=dry_run):
+        typer.echo(line)
+    return EXIT_DONE
+
+
+@app.command()
+def reshard(
+    config: ConfigOption,
+    partitions: Annotated[
+        int, typer.Option(help="Partitions that both inputs shall have, or have.", min=1)
+    ],
+    accept_late: Annotated[
+        bool,
+        typer.Option(
+            "--accept-late",
+            help="Bring watermarks forward by more than the allowed lateness where lanes need it: "
+            "records of keys that are behind are rejected as late.",
+        ),
+    ] = False,
+    partitioner: Annotated[
+        Partitioner | None,
+        typer.Option(help="How producers place keys, if the inputs do not tell."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")
+    ] = False,
+) -> int:
+    """Give the job more lanes: the inputs more partitions, and each row to its key's new lane."""
+    from app.reshard import Request
+    from app.reshard import reshard as steps
+
+    job = checked_config(config)
+    request = Request(partitions, accept_late, str(partitioner) if partitioner else None)
+    for line in steps(job, request, dry_run=dry_run):
         typer.echo(line)
     return EXIT_DONE
 

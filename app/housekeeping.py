@@ -170,8 +170,9 @@ class Housekeeping:
             if partitions != self.lane_count:
                 raise UsageError(
                     f"topic {topic} went from {self.lane_count} to {partitions} partitions under "
-                    f"the running job: keys moved to other lanes; undo it by recreating the topic, "
-                    f"or {START_OVER}"
+                    f"the running job: keys moved to other lanes: with all workers stopped, give "
+                    f"the other input as many, and the state with `spanjoin reshard --partitions "
+                    f"{partitions}`; or undo it by recreating the topic, or {START_OVER}"
                 )
 
     def _check_limits(self, limits: Limits) -> None:

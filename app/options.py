@@ -45,6 +45,14 @@ class DataFormat(StrEnum):
     PARQUET = "parquet"
 
 
+class Partitioner(StrEnum):
+    """How a key's partition is found; see `schemas.partition`."""
+
+    MURMUR2 = "murmur2"
+    CRC32 = "crc32"
+    FNV1A = "fnv1a"
+
+
 def checked_config(path: Path) -> Config:
     """The configuration, also judged by the Kafka client. Raises UsageError."""
     from app import log

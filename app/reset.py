@@ -24,12 +24,14 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from app.copies import lane_stores, worker_directories
-from app.errors import UsageError
+from app.errors import Crash, Unreachable, UsageError
 from app.kafka.reset import Clearing, Retractions
 from app.kafka.scan import Scanner
 from app.progress import progress
+from app.status import last_checkpoints
 from app.steps import Reached, nobody
 from app.topics import missing_input, unequal
+from rebalance.moving import since
 from schemas.records import Side
 from state.disk import StateDirTaken, lock_state_dir
 from state.store import LaneStore
@@ -71,6 +73,7 @@ def reset(config: Config, *, dry_run: bool, reached: Reached = nobody) -> Iterat
         if members and not dry_run:
             raise UsageError(alive(config, members))
         scope = Scope(*_topics(config, cluster), _stores(config, stack, dry_run=dry_run))
+        _refuse_resharded(config, cluster, scope)
         scanner = Scanner(config)
         stack.callback(scanner.close)
         if dry_run:
@@ -123,6 +126,34 @@ def _topics(config: Config, cluster: Clearing) -> tuple[dict[str, Topic], int]:
     if found := problems(config, topics):
         raise UsageError("; ".join(found))
     return topics, topics[config.left.topic].partitions
+
+
+def _refuse_resharded(config: Config, cluster: Clearing, scope: Scope) -> None:
+    """Raise UsageError where a run from the inputs' beginning would find keys in two lanes."""
+    changelog = scope.topics.get(config.changelog_topic)
+    if changelog is None:
+        return
+    try:
+        extents = cluster.extents(config.changelog_topic, changelog.partitions)
+        checkpoints = last_checkpoints(config, extents)
+    except Unreachable:
+        raise
+    except Crash:
+        return  # A record that cannot be read: a reset is what mends it.
+    if any(one is not None and one.resharding for one in checkpoints):
+        raise UsageError(
+            "a reshard of this job was begun and did not end: run `spanjoin reshard` again first"
+        )
+    for side in Side if config.start == "earliest" else ():
+        topic = config.side(side).topic
+        inputs = cluster.extents(topic, scope.lanes)
+        for lane, one in enumerate(checkpoints[: scope.lanes]):
+            if one is not None and inputs[lane].start < since(one, side):
+                raise UsageError(
+                    f"{config.name} was resharded, and topic {topic} still holds records of "
+                    f"before: a run from the beginning would find keys in two lanes; start with "
+                    f'start = "latest", or copy both inputs by key into new topics'
+                )
 
 
 def _stores(config: Config, stack: ExitStack, *, dry_run: bool) -> list[Path]:

@@ -117,8 +117,10 @@ def unequal(config: Config, left: int, right: int) -> str:
     """What is said of inputs whose partition counts differ."""
     return (
         f'left topic "{config.left.topic}" has {_counted(left)}, right topic '
-        f'"{config.right.topic}" has {_counted(right)}: they must have the same number; recreate '
-        "one of them and load it again, because keys do not move when partitions are added"
+        f'"{config.right.topic}" has {_counted(right)}: they must have the same number; '
+        f"`spanjoin reshard --partitions {max(left, right)}` gives the other as many and moves the "
+        f"state; or recreate one of them and load it again, because keys do not move when "
+        f"partitions are added"
     )
 
 
@@ -162,8 +164,8 @@ def _compare(what: str, wanted: NewSpec, found: Topic, made: Plan) -> None:
     if what != _OUTPUT_TOPIC and found.partitions != wanted.partitions:
         made.problems.append(
             f"{topic} has {_counted(found.partitions)}, but the inputs have {wanted.partitions}: "
-            "the number must not change under existing state; recreate the inputs as they were, "
-            "or start over with `spanjoin reset`"
+            "the number must not change under existing state; "
+            + _mend(found.partitions, wanted.partitions)
         )
     wanted_copies = int(found.settings.get(_IN_SYNC, 1))
     if wanted_copies > found.replicas:
@@ -185,6 +187,13 @@ def _compare(what: str, wanted: NewSpec, found: Topic, made: Plan) -> None:
                 f"kafka-configs.sh --alter --topic {wanted.name} --add-config {setting}={value}"
             )
             made.differences.append(Difference(wanted.name, text))
+
+
+def _mend(lanes: int, partitions: int) -> str:
+    """What can be done about inputs with another number of partitions than the state has lanes."""
+    if lanes < partitions:
+        return f"move it with `spanjoin reshard --partitions {partitions}`"
+    return "recreate the inputs as they were, or start over with `spanjoin reset`"
 
 
 def _counted(partitions: int) -> str:

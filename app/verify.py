@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from app.config import Config
+    from state.checkpoint import TurnRecord
 
 CACHE_BYTES: Final = 64 * 1024 * 1024
 _SCRATCH: Final = "verify-"
@@ -94,20 +95,25 @@ class Changelog:
         """Where the lane's partition begins and ends; nothing for a lane that there is not."""
         return self._extents[lane] if lane < len(self._extents) else Extent(0, 0, 0)
 
-    def replay(self, lane: int, end: int, into: LaneStore) -> None:
+    def replay(self, lane: int, end: int, into: LaneStore, start: int | None = None) -> None:
         """Fold everything committed below `end`. Raises Crash where a record cannot be read."""
-        start = self.extent(lane).start
+        start = self.extent(lane).start if start is None else start
         replay = Replay(into)
         with progress(f"lane {lane}: replaying the changelog", end - start) as advance:
-            for batch in self._scanner.scan(self.topic, lane, start, end):
-                for record in batch:
-                    try:
-                        replay.feed(record.offset, decode_turn(record.value or b""))
-                    except Unreadable as error:
-                        where = f"offset {record.offset} of partition {lane} of {self.topic}"
-                        raise Crash(f"{where} is no changelog record: {error}") from None
-                    advance(record.offset + 1 - start)
+            for offset, turn in self.turns(lane, start, end):
+                replay.feed(offset, turn)
+                advance(offset + 1 - start)
         replay.finish(end)
+
+    def turns(self, lane: int, start: int, end: int) -> Iterator[tuple[int, TurnRecord]]:
+        """The committed records of a lane in [start, end), by offset. Raises Crash likewise."""
+        for batch in self._scanner.scan(self.topic, lane, start, end):
+            for record in batch:
+                try:
+                    yield record.offset, decode_turn(record.value or b"")
+                except Unreadable as error:
+                    where = f"offset {record.offset} of partition {lane} of {self.topic}"
+                    raise Crash(f"{where} is no changelog record: {error}") from None
 
     def close(self) -> None:
         """Let the client go."""

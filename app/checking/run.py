@@ -24,6 +24,7 @@ from app.progress import progress
 from app.rows import printable
 from app.status import last_checkpoints
 from app.topics import names
+from rebalance.moving import since
 from schemas.codec import UnknownSchema
 from schemas.records import Fault, JoinType, Side, event_of
 from state.due import end_of
@@ -188,6 +189,13 @@ class _Check:
         if self.config.start == "latest" or compacted:
             self.whole = False
         self.whole = self.whole and not any(extent.start for extent in extents)
+        for extent, checkpoint in zip(extents, checkpoints, strict=False):
+            if checkpoint is not None and extent.start < since(checkpoint, side):
+                raise UsageError(
+                    f"{self.config.name} was resharded, and topic {topic} still holds records of "
+                    f"before, whose keys are in other partitions than those of after: such a "
+                    f"history cannot be compared"
+                )
         positions = [0 if one is None else _of_side(one, side) for one in checkpoints]
         positions += [0] * (len(extents) - len(positions))
         # To the end, although not all of it counts: markers have offsets, too, so the number of

@@ -55,14 +55,14 @@ class Clearing(Cluster):
         super().__init__(config)
         self._config = config
 
-    def hold(self, places: Iterable[tuple[str, int]]) -> None:
-        """Commit offsets for these input partitions that keep every worker from running a lane.
+    def hold(self, places: Iterable[tuple[str, int]], offset: int = RESETTING) -> None:
+        """Commit `offset` for these input partitions, which keeps every worker from running a lane.
 
         Raises Joined where the group has members: the broker takes offsets from outside only when
         it has none, so no worker can come between a look and this.
         """
         group = self._config.name
-        wanted = [Place(topic, lane, RESETTING) for topic, lane in places]
+        wanted = [Place(topic, lane, offset) for topic, lane in places]
         request = [ConsumerGroupTopicPartitions(group, wanted)]
         try:
             answers = self._ask_each(
@@ -78,24 +78,24 @@ class Clearing(Cluster):
                 what = f'Kafka refuses Read on topic "{one.topic}": {one.error.str()}'
                 raise _joined(Refused(what, one.error.code()))
 
-    def fence(self, starts: Mapping[int, int]) -> None:
+    def fence(self, starts: Mapping[int, int], own: str = "") -> None:
         """End every transaction that a former owner may have open in a lane of the changelog.
 
-        `starts`: by lane, where its log begins. An owner that sent its offsets before `hold` may
-        still commit; whoever has not is refused by the group.
+        `starts`: by lane, where its log begins; `own` is not fenced. An owner that sent its offsets
+        before `hold` may still commit; whoever has not is refused by the group.
         """
         stopping = threading.Event()
         timer = threading.Timer(FENCED_WITHIN_SECONDS, stopping.set)
         timer.start()
         try:
-            authority = Authority(self._config, f"{self._config.name}-reset", stopping)
+            authority = Authority(self._config, f"{self._config.name}-fence", stopping)
             names: set[str] = set()
             for lane, start in starts.items():
                 stable, end = authority.stable(lane), authority.changelog(lane).end
                 begin = max(start, min(stable, end - TAIL_OFFSETS))
                 if begin < end:
                     names |= {stamp.writer for stamp in authority.tail(lane, begin, end)}
-            for name in sorted(names - {""}):
+            for name in sorted(names - {"", own}):
                 authority.fence(name)
         except Fenced as late:
             raise Unreachable(f"former workers could not be fenced: {late}; try again") from None
@@ -112,7 +112,7 @@ class Clearing(Cluster):
             )
 
     def grow(self, topic: str, partitions: int) -> None:
-        """Give an empty topic more partitions."""
+        """Give a topic more partitions."""
         self._ask_each(
             "Alter on topic",
             lambda: self._admin.create_partitions(
@@ -182,7 +182,7 @@ class Retractions:
 
 def _joined(refusal: Refused) -> Refused | Joined:
     if refusal.code in _MEMBERS:
-        return Joined("a worker has joined the group meanwhile: stop it, then run the reset again")
+        return Joined("a worker has joined the group meanwhile: stop it, then run this again")
     return refusal
 
 

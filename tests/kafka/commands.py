@@ -56,7 +56,7 @@ def inputs(kafka: Harness, left: int, right: int | None = None) -> None:
 def done(*arguments: str) -> str:
     """What a command prints that must succeed."""
     ended = command(*arguments)
-    assert (ended.code, ended.err) == (0, "")
+    assert (ended.code, ended.err) == (0, ""), ended
     return ended.out
 
 

@@ -105,7 +105,7 @@ def test_one_input_decides_about_the_other(tmp_path: Path) -> None:
         (all_five(), 4, True, 'left topic "l" has 3 partitions, not 4'),
         (
             all_five() | {"job-changelog": topic(2, retention_ms="-1")}, None, False,
-            'changelog topic "job-changelog" has 2 partitions, but the inputs have 3',
+            "must not change under existing state; move it with `spanjoin reshard --partitions 3`",
         ),
         (
             all_five() | {"job-rejects": topic(4)}, None, False,

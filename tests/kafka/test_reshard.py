@@ -1,0 +1,168 @@
+"""`reshard`: more lanes, with all that the old ones knew, killed anywhere and run again."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from confluent_kafka.admin import NewPartitions
+
+from app.config import load_config
+from app.reshard import Request, reshard
+from tests.kafka.commands import command, refused
+from tests.kafka.streams import random_stream
+from tests.kafka.workers import eventually, spanjoin
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.kafka.harness import Harness
+    from tests.kafka.streams import Stream
+
+LANES: Final = 2
+MORE: Final = 3
+KILLED: Final = """
+import os, signal, sys
+from pathlib import Path
+import app.moving
+from app.config import load_config
+from app.reshard import Request, reshard
+
+app.moving.TRANSACTION_BYTES_MAX = 1
+app.moving.SCAN_ROWS = 50
+
+def reached(step):
+    if step == sys.argv[3]:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+config, request = load_config(Path(sys.argv[1])), Request(int(sys.argv[2]))
+for line in reshard(config, request, dry_run=False, reached=reached):
+    print(line)
+"""
+
+
+def killed(config: Path, step: str) -> None:
+    """A reshard that is killed at a step."""
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLED, str(config), str(MORE), step],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+
+
+def told(*arguments: str) -> str:
+    """What a reshard prints; the worker that it runs logs, too."""
+    ended = command(*arguments)
+    assert ended.code == 0, ended.err
+    return ended.out
+
+
+class Interrupted(Exception):
+    pass
+
+
+def interrupted(config: Path, at: str) -> None:
+    """A reshard that comes as far as this step."""
+
+    def reached(step: str) -> None:
+        if step == at:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        list(reshard(load_config(config), Request(MORE), dry_run=False, reached=reached))
+
+
+def refuses_to_run(config: Path) -> None:
+    ended = spanjoin("run", "-c", str(config))
+    assert ended.returncode == 2, ended.stderr
+    assert "spanjoin reshard" in ended.stderr
+
+
+def restart_producer(kafka: Harness) -> None:
+    """One that was running would place keys as before for some minutes."""
+    kafka.flush()
+    kafka._producer = None
+
+
+def check(kafka: Harness, stream: Stream) -> None:
+    kafka.settle()
+    stream.check_log(kafka.read(kafka.job.output))
+    stream.check_rejects(kafka.read(kafka.job.rejects))
+
+
+def test_a_job_gets_more_lanes(kafka: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An outer join, with unread records when it begins; killed before, in and after the move."""
+    job = kafka.job
+    kafka.create_topics(LANES)
+    config = kafka.write_config("[turn]\nmax_records = 200\n", join={"type": "full"})
+    wanted = ("reshard", "-c", str(config), "--partitions", str(MORE))
+    worker = kafka.start(config)
+    kafka.await_running(worker)
+    stream = random_stream(720, 1_500, keys=40, lanes=LANES)
+    stream.join = "full"
+    stream.end(MORE)
+    stream.send(kafka, job, slice(600))
+    kafka.settle()
+    monkeypatch.setenv("SPANJOIN_STATE__DIR", str(kafka.directory / "state-1"))
+    assert refused(*wanted).startswith(f"workers of {job.name} are alive: {job.name}-")
+    assert worker.terminate() == 0
+    stream.send(kafka, job, slice(600, 900))
+    restart_producer(kafka)
+    assert "from 2 to 3 lanes" in told(*wanted, "--dry-run")
+    assert len(kafka.cluster.partitions(job.left)) == LANES
+
+    interrupted(config, "raised")
+    killed(config, "moved")
+    refuses_to_run(config)
+    assert "run it again with --partitions 3" in refused(*wanted[:-1], "4")
+    assert "`spanjoin reshard` again first" in refused("reset", "-c", str(config))
+    interrupted(config, "written")
+    killed(config, "switched")
+    assert "its last step" in told(*wanted)
+    assert "already: nothing to do" in told(*wanted)
+
+    for topic in (job.left, job.right, job.changelog, job.rejects):
+        assert len(kafka.cluster.partitions(topic)) == MORE
+    # Its copies are those of before, and go on through all of that.
+    state = {"SPANJOIN_STATE__DIR": str(kafka.directory / "state-1")}
+    kafka.await_running(kafka.start(config, environ=state))
+    stream.send(kafka, job, slice(900, None))
+    check(kafka, stream)
+    # A batch over the inputs, or a run from their beginning, would find keys in two lanes.
+    for other in (("check",), ("reset", "--dry-run")):
+        assert "was resharded" in refused(*other, "-c", str(config))
+
+
+def test_inputs_that_were_raised_already(kafka: Harness) -> None:
+    """Records of both layouts wait when it begins."""
+    job = kafka.job
+    kafka.create_topics(LANES)
+    config = kafka.write_config("[turn]\nmax_records = 200\n")
+    worker = kafka.start(config)
+    kafka.await_running(worker)
+    stream = random_stream(721, 1_200, keys=30, lanes=LANES)
+    stream.send(kafka, job, slice(500))
+    kafka.settle()
+    assert worker.terminate() == 0
+    stream.send(kafka, job, slice(500, 700))
+    restart_producer(kafka)
+    topics = (job.left, job.right)
+    kafka.cluster.admin.create_partitions([NewPartitions(topic, MORE) for topic in topics])
+    eventually(
+        lambda: all(len(kafka.cluster.partitions(topic)) == MORE for topic in topics),
+        30,
+        lambda: "no new partitions",
+    )
+    stream.send(kafka, job, slice(700, 1_000))
+    lines = told("reshard", "-c", str(config), "--partitions", str(MORE))
+    assert f"everything that was written to {LANES} partitions is taken" in lines
+    assert "partitioner: murmur2" in lines
+    kafka.await_running(kafka.start(config))
+    stream.send(kafka, job, slice(1_000, None))
+    check(kafka, stream)
