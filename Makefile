@@ -23,9 +23,10 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# In two processes, each with a broker of its own: a test mostly waits for one. PROCESSES=0 is one.
+# In two processes, each with a broker of its own: a test mostly waits for one. A file is run by one
+# of them, for its tests share what is dear to make. PROCESSES=0 is one process.
 test: setup
-	$(BIN)/pytest -n $(or $(PROCESSES),2) --dist loadgroup $(ARGS)
+	$(BIN)/pytest -n $(or $(PROCESSES),2) --dist loadfile $(ARGS)
 
 # Many schedules of failures against a simulated Kafka: SEEDS=20000. One of them with its trace: SEED=17.
 simulate: setup

@@ -73,6 +73,11 @@ class Unrepairable(StoreDamaged):
     """A replay of the whole changelog did not mend a store: one of the two is at fault."""
 
 
+def _now() -> float:
+    """By the clock that this module has when it is asked: a simulation has one of its own."""
+    return time.monotonic()
+
+
 @dataclass(slots=True)
 class Lane:
     """One lane this worker holds."""
@@ -100,11 +105,11 @@ class Lane:
     """Whether the open store was compared with its directory; what is applied since keeps both."""
     rebuilt: bool = False
     """Whether the store was wiped and replayed once already since the assignment."""
-    moved_at: float = field(default_factory=time.monotonic)
-    assigned_at: float = field(default_factory=time.monotonic)
-    began_at: float = field(default_factory=time.monotonic)
+    moved_at: float = field(default_factory=_now)
+    assigned_at: float = field(default_factory=_now)
+    began_at: float = field(default_factory=_now)
     """When this takeover began: the assignment, or the renewal since."""
-    told_at: float = field(default_factory=time.monotonic)
+    told_at: float = field(default_factory=_now)
     """When its newest step was told."""
 
     def signal(self, signal: Signal) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -26,17 +25,8 @@ os.environ.pop("COLUMNS", None)
 KAFKA_TESTS = Path(__file__).parent / "kafka"
 
 
-SHARED: Final = {"lanes", "own_broker", "registry"}
-"""Fixtures that are dear, and made once for all tests of a file."""
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything under tests/kafka needs the broker, and says so by its marker.
-
-    Tests that share something dear also run in the same process.
-    """
+    """Everything under tests/kafka needs the broker, and says so by its marker."""
     for item in items:
         if KAFKA_TESTS in item.path.parents:
             item.add_marker(pytest.mark.kafka)
-        if SHARED & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.xdist_group(item.path.name))

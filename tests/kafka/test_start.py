@@ -130,7 +130,7 @@ def test_probes_figures_and_status_of_a_worker(kafka: Harness) -> None:
     kafka.await_(lambda: lanes()[0]["left"]["position"] == 12, 10, lambda: str(lanes()))
     assert lanes()[0]["rows"] == 20
     first, second = lanes()
-    assert set(first) == LANE_KEYS | {"disk_bytes"}
+    assert set(first) == LANE_KEYS | {"disk_bytes", "totals"}
     assert (first["phase"], first["epoch"], first["watermark"]) == ("running", 1, 9)
     assert first["left"] == {"position": 12, "lag": 0, "watermark": 9}
     assert first["right"] == {"position": 10, "lag": 0, "watermark": 9}
