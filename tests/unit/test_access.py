@@ -160,6 +160,9 @@ def test_a_request_that_is_too_large_is_refused(server: Server) -> None:
     assert b" 200 " in raw(server, longest).splitlines()[0]
     line = b"GET /matches?key=" + b"k" * 70_000 + b" HTTP/1.0\r\n" + allowed + b"\r\n"
     assert b" 414 " in raw(server, line).splitlines()[0]
+    # No line of it is too long, but there are too many: the last ones are not read.
+    padding = (b"X: " + b"x" * 60_000 + b"\r\n") * 3
+    assert b" 401 " in raw(server, b"GET /status HTTP/1.0\r\n" + padding + allowed + b"\r\n")
     # One header, many, and a line without an end: nothing of them is kept.
     for headers in (b"X: " + b"x" * 200_000, b"X: x\r\n" * 200_000):
         answer = raw(server, b"GET /status HTTP/1.0\r\n" + headers + b"\r\n" + allowed + b"\r\n")

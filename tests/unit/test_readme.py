@@ -14,6 +14,7 @@ from app import cli, errors
 from app.health import Health, serve
 from app.metrics import Metrics
 from app.properties import REFUSED
+from app.rights import NEEDED
 from schemas.records import Reason
 
 if TYPE_CHECKING:
@@ -123,6 +124,18 @@ def found_nowhere() -> Iterator[str]:
 def test_every_path_is_in_the_table(found_nowhere: str) -> None:
     documented = {path for row in table("## HTTP", "path") for path in ticked(row[0])}
     assert documented == set(re.findall(r"/[a-z]*", found_nowhere))
+
+
+def test_the_rights_are_those_that_a_worker_asks_for() -> None:
+    documented = {
+        name: {*operations.split(", "), "Describe"}
+        for kind, named, operations, purpose in table("## Security", "resource")
+        if kind == "Topic" and purpose == "`run`"
+        for name in ticked(named)
+    }
+    said = ("left.topic", "right.topic", "output.topic", "<name>-changelog", "<name>-rejects")
+    needed = {name: set(NEEDED[what]) for name, what in zip(said, NEEDED, strict=True)}
+    assert documented == needed
 
 
 def test_properties_said_to_be_free_are_not_refused() -> None:
