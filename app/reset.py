@@ -32,6 +32,7 @@ from app.status import last_checkpoints
 from app.steps import Reached, nobody
 from app.topics import missing_input, unequal
 from rebalance.moving import since
+from schemas.match_id import RESULT_KEYS
 from schemas.records import Side
 from state.disk import StateDirTaken, lock_state_dir
 from state.store import LaneStore
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
 
 RETRACTIONS_MAX: Final = 10_000
 """Tombstones of one transaction."""
-_OURS: Final = (b"L:", b"R:")
-"""How the keys of results begin; whatever else stands in the output is not ours."""
 
 
 class Scope(NamedTuple):
@@ -251,7 +250,7 @@ def live_matches(
 
 
 def _apply(live: dict[bytes, int], record: Read) -> None:
-    if record.key is None or not record.key.startswith(_OURS):
+    if record.key is None or not record.key.startswith(RESULT_KEYS):
         return
     if record.value is None:
         live.pop(record.key, None)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
+RESULT_KEYS: Final = (b"L:", b"R:")
+"""How the keys of results begin; whatever else stands in the output is not ours."""
 _SIDES: Final = ("L", "R")
 _BAR: Final = b"|"
 

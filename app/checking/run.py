@@ -26,6 +26,7 @@ from app.status import last_checkpoints
 from app.topics import names
 from rebalance.moving import since
 from schemas.codec import UnknownSchema
+from schemas.match_id import RESULT_KEYS
 from schemas.records import Fault, JoinType, Side, event_of
 from state.due import end_of
 
@@ -234,8 +235,12 @@ class _Check:
     def _read_output(self) -> None:
         topic = self.config.output.topic
         spans = _whole_of(self._extents(topic))
+        others = 0
         for batch in self._shown(topic, spans, self.scanner.scan_all):
-            self.tables.add_log(batch)
+            ours = [read for read in batch if read.key and read.key.startswith(RESULT_KEYS)]
+            others += len(batch) - len(ours)
+            self.tables.add_log(ours)
+        self._note(others, f"records of {topic} have keys that no result has: they were left out")
 
     def _shown(
         self,

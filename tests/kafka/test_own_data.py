@@ -313,9 +313,11 @@ def test_a_replay_and_a_check_agree_with_a_live_run(kafka: Harness) -> None:
     kafka.send(job.output, gone, None)
     kafka.send(job.output, "L:left1|R:nobody", b"x")
     kafka.send(job.output, changed, b"x")
+    kafka.send(job.output, "somebody else's", b"x")
     kafka.flush()
     ended = command("check", "-c", str(config))
     assert ended.code == 1
     assert "1 missing, 1 extra, 1 twice, 1 wrong" in ended.err
     assert f"missing: {gone}" in ended.out.splitlines()
     assert "extra: L:left1|R:nobody" in ended.out.splitlines()
+    assert f"note: 1 records of {job.output} have keys that no result has" in ended.out
