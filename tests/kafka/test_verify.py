@@ -88,7 +88,7 @@ def test_what_is_not_there_is_no_difference(kafka: Harness, verify: tuple[str, .
     store = opened(path)
     firsts = sorted({entry.first_offset for entry in store.buckets().values()})
     store.close()
-    assert len(firsts) > 2, "more than two steps of truncation"
+    assert len(firsts) > 1, "more than one step of truncation"
     for cut, left_out in ((firsts[0], False), (firsts[-1], True)):
         place = TopicPartition(kafka.job.changelog, 0, cut)
         kafka.cluster.admin.delete_records([place])[place].result(30)
