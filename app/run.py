@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import signal
 import socket
 import sys
 import threading
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import structlog
 
-from app import health
+from app import health, stops
 from app.access import access
 from app.endings import ENDINGS, ending
 from app.errors import (
@@ -163,7 +162,7 @@ def run_worker(config: Config, *, accept_bounds: bool = False, reached: Reached 
         ) from taken
     except OSError as error:
         raise ending(store_error(config.state.dir, error), config) from error
-    with lock, _signals(process), _http(config, process) as identity:
+    with lock, stops.heard(partial(_stop, process)), _http(config, process) as identity:
         structlog.contextvars.bind_contextvars(worker=identity.worker)
         threading.Thread(target=_watch, args=(process,), name="watchdog", daemon=True).start()
         threads = ThreadPoolExecutor(HELPER_THREADS, thread_name_prefix="helper")
@@ -285,24 +284,13 @@ def _connect(
     return None
 
 
-@contextlib.contextmanager
-def _signals(process: Process) -> Iterator[None]:
-    """SIGTERM and SIGINT end the loop after its turn; if that takes too long, the process.
+def _stop(process: Process) -> None:
+    """End the loop after its turn; if that takes too long, the process.
 
     A worker that dies without a release costs the next owner a second, never a match.
     """
-
-    def stop(_number: int, _frame: object) -> None:
-        if not process.stopping.is_set():
-            process.stopping.set()
-            _end_within(STOP_WITHIN_S, EXIT_DONE, None)
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    process.stopping.set()
+    _end_within(STOP_WITHIN_S, EXIT_DONE, None)
 
 
 @contextlib.contextmanager
