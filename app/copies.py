@@ -14,14 +14,16 @@ being closed. `take` says what a lane that comes back has to wait for, a removal
 from __future__ import annotations
 
 import re
-from contextlib import suppress
+import shutil
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
+from app.errors import UsageError
 from app.steps import Reached, nobody
-from state.disk import bytes_of_data
+from state.disk import StateDirTaken, bytes_of_data, lock_state_dir
 from state.store import LaneStore
 
 if TYPE_CHECKING:
@@ -180,3 +182,19 @@ def bytes_on_disk(directory: Path) -> dict[int, int]:
         with suppress(FileNotFoundError):
             sizes[lane] = bytes_of_data(path)
     return sizes
+
+
+@contextmanager
+def stopped(directory: Path, scratch: str | None = None) -> Iterator[None]:
+    """Under the lock of the directory of a worker that does not run. Raises UsageError if it does.
+
+    What a command that was killed left there under names that begin with `scratch` is removed.
+    """
+    try:
+        lock = lock_state_dir(directory)
+    except StateDirTaken:
+        raise UsageError(f"state.dir {directory} is used by a worker: stop it first") from None
+    with lock:
+        for left in directory.glob(f"{scratch}*") if scratch else ():
+            shutil.rmtree(left, ignore_errors=True)
+        yield

@@ -6,19 +6,18 @@ not end. Nothing is taken away from there before the switch, so that every attem
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from app.copies import stopped
 from app.errors import Crash, UsageError
 from app.progress import progress
 from rebalance.lanes import START_OVER
 from rebalance.moving import NewLane, differences, distribute, first_of, sources, strays
 from rebalance.restore import directory_differences
 from state.checkpoint import encode_turn
-from state.disk import StateDirTaken, lock_state_dir
 from state.store import SCAN_ROWS, LaneStore
 
 if TYPE_CHECKING:
@@ -59,15 +58,11 @@ class Former(NamedTuple):
 @contextmanager
 def scratch(directory: Path) -> Iterator[Path]:
     """A place for stores, under the lock of a worker's directory. Raises UsageError."""
-    try:
-        lock = lock_state_dir(directory)
-    except StateDirTaken:
-        raise UsageError(f"state.dir {directory} is used by a worker: stop it first") from None
-    with lock:
-        for left in directory.glob(f"{_SCRATCH}*"):  # of a run that was killed
-            shutil.rmtree(left, ignore_errors=True)
-        with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=directory) as path:
-            yield Path(path)
+    with (
+        stopped(directory, _SCRATCH),
+        tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=directory) as path,
+    ):
+        yield Path(path)
 
 
 def former_of(changelog: Changelog, lane: int) -> Former:

@@ -23,7 +23,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from app.copies import lane_stores, worker_directories
+from app.copies import lane_stores, stopped, worker_directories
 from app.errors import Crash, Unreachable, UsageError
 from app.kafka.reset import Clearing, Retractions
 from app.kafka.scan import Scanner
@@ -34,7 +34,6 @@ from app.topics import missing_input, unequal
 from rebalance.moving import since
 from schemas.match_id import RESULT_KEYS
 from schemas.records import Side
-from state.disk import StateDirTaken, lock_state_dir
 from state.store import LaneStore
 
 if TYPE_CHECKING:
@@ -160,12 +159,7 @@ def _stores(config: Config, stack: ExitStack, *, dry_run: bool) -> list[Path]:
     found = []
     for directory in worker_directories(config.state.dir):
         if not dry_run:
-            try:
-                stack.enter_context(lock_state_dir(directory))
-            except StateDirTaken:
-                raise UsageError(
-                    f"state.dir {directory} is used by a worker: stop it first"
-                ) from None
+            stack.enter_context(stopped(directory))
         found += [path for _, path in lane_stores(directory)]
     return found
 

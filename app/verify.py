@@ -6,13 +6,12 @@ directory; the changelog is replayed into a store of its own, which is removed i
 
 from __future__ import annotations
 
-import shutil
 import tempfile
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from app.copies import lane_stores, worker_directories
+from app.copies import lane_stores, stopped, worker_directories
 from app.errors import Crash, UsageError
 from app.kafka.cluster import Cluster, Extent
 from app.kafka.scan import Scanner
@@ -20,7 +19,7 @@ from app.progress import progress
 from rebalance.compare import TOLD_MAX, Comparison
 from rebalance.restore import Audit, Replay
 from state.checkpoint import Unreadable, decode_turn
-from state.disk import StateDirTaken, StoreDamaged, lock_state_dir
+from state.disk import StoreDamaged
 from state.store import LaneStore, Resources
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def verify(config: Config, lane: int | None) -> Iterator[Verdict]:
     found = _stores(config.state.dir, lane)
     with ExitStack() as stack:
         for directory in sorted({path.parent for _, path in found}):
-            stack.enter_context(_locked(directory))
+            stack.enter_context(stopped(directory, _SCRATCH))
         changelog = Changelog(config)
         stack.callback(changelog.close)
         for number, path in found:
@@ -63,18 +62,6 @@ def _stores(state: Path, lane: int | None) -> list[tuple[int, Path]]:
         which = "any lane" if lane is None else f"lane {lane}"
         raise UsageError(f"state.dir {state} has no store of {which}")
     return wanted
-
-
-@contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    try:
-        lock = lock_state_dir(directory)
-    except StateDirTaken:
-        raise UsageError(f"state.dir {directory} is used by a worker: stop it first") from None
-    with lock:
-        for left in directory.glob(f"{_SCRATCH}*"):  # of a run that was killed
-            shutil.rmtree(left, ignore_errors=True)
-        yield
 
 
 class Changelog:
