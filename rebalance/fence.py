@@ -38,6 +38,9 @@ class Stamp(NamedTuple):
 class Authority(Protocol):
     """The broker as a takeover needs it. Calls block and are made off the worker's thread."""
 
+    def look_again(self) -> None:
+        """After an answer that cannot be: wait a little, and learn anew whom to ask."""
+
     def changelog(self, lane: int) -> Extent:
         """Log start and *high watermark* of the lane's changelog."""
 
@@ -71,6 +74,23 @@ class Survey:
     """The writer of the last checkpoint, unless it released the lane itself."""
     own: frozenset[str]
     """Never fenced: the live producer's id, and earlier ones that have nothing open."""
+    doubted: bool = False
+    """Whether what the broker said before cannot be."""
+
+
+def fence_tail(authority: Authority, lane: int, own: frozenset[str]) -> None:
+    """End what stands undecided in a lane's changelog, while the lane is still being restored.
+
+    To end an open transaction takes long, and until then nobody sees what others have written
+    behind its records in the outputs. It is safe at any time after the assignment: `establish` goes
+    through all its steps later, whatever was ended before.
+    """
+    stable = authority.stable(lane)
+    high = authority.changelog(lane).end
+    stamps = authority.tail(lane, stable, high) if stable < high else []
+    if stamps and not stamps[-1].released:
+        for name in sorted({stamp.writer for stamp in stamps} - own):
+            authority.fence(name)
 
 
 def establish(authority: Authority, survey: Survey) -> Fenced | None:
@@ -79,6 +99,8 @@ def establish(authority: Authority, survey: Survey) -> Fenced | None:
     None: more of the changelog is decided than was replayed, so who wrote last is not known yet;
     replay on and ask again.
     """
+    if survey.doubted:
+        authority.look_again()
     names = _suspects(authority, survey)
     if names is None:
         return None
@@ -87,6 +109,13 @@ def establish(authority: Authority, survey: Survey) -> Fenced | None:
     stored = authority.stored(survey.lane)
     changelog = authority.changelog(survey.lane)
     return Fenced(names, Bound(stored, authority.inputs(survey.lane), changelog))
+
+
+def extent_of(authority: Authority, lane: int, *, doubted: bool) -> Extent:
+    """Where the lane's changelog begins and ends; `doubted` as in a `Survey`."""
+    if doubted:
+        authority.look_again()
+    return authority.changelog(lane)
 
 
 def _suspects(authority: Authority, survey: Survey) -> frozenset[str] | None:

@@ -6,14 +6,18 @@ Invariant: `checkpoint` is what a committed changelog record said, never what th
 from __future__ import annotations
 
 import time
+from concurrent.futures import wait
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rebalance.phases import Phase, Signal, after
 from schemas.records import JoinType, Side
-from state.disk import StoreDamaged
+from state.disk import StoreDamaged, StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from concurrent.futures import Future
     from pathlib import Path
 
@@ -24,6 +28,15 @@ if TYPE_CHECKING:
 
 STALL_MS: Final = 2_000
 """An install that has not moved for this long looks at the changelog's tail again."""
+DOUBTED_MS: Final = 5_000
+"""What contradicts the changelog is believed if the broker still says it after this time.
+
+A broker that was cut off from the others goes on answering, with ends of partitions as they were:
+
+1. The leader of a changelog partition is cut off. Another one takes over, and has new turns.
+2. The lane moves. Its new owner asks the old leader, which does not know better yet.
+3. The group's offsets are ahead of that changelog: as if it had been cut, which is nobody's to mend
+   but a person's. A moment later the old leader has heard of the new one, or a client has."""
 RESETTING: Final = 2**62
 """The group's offsets while a reset is under way: beyond every position, so that no lane starts."""
 RESHARDING: Final = RESETTING + 1
@@ -58,15 +71,25 @@ class Fenced:
     bound: Bound
 
 
+class Opened(NamedTuple):
+    """A store that a helper thread has opened."""
+
+    store: LaneStore
+    damage: str
+    """Why the one that was there had to be made anew; empty if it had not."""
+
+
 class Mismatch(Exception):
     """The cluster contradicts the checkpoint and a person must decide: stop, move nothing.
 
-    `bounds`: only a larger lateness or interval, which a person may accept.
+    `bounds`: only a larger lateness or interval, which a person may accept. `behind`: so it looks
+    also to whom a broker tells of the past.
     """
 
-    def __init__(self, line: str, *, bounds: bool = False) -> None:
+    def __init__(self, line: str, *, bounds: bool = False, behind: bool = False) -> None:
         super().__init__(line)
         self.bounds = bounds
+        self.behind = behind
 
 
 class Unrepairable(StoreDamaged):
@@ -89,7 +112,12 @@ class Lane:
     replay: Replay | None = None
     closing: Future[None] | None = None
     """The store of an earlier ownership of this lane, still being closed."""
-    opening: Future[Extent] | None = None
+    extent: Future[Extent] | None = None
+    """Where its changelog begins and ends, asked for at the assignment."""
+    opening: Future[Opened] | None = None
+    """Its store, while a helper thread opens it."""
+    ending: Future[None] | None = None
+    """What stood undecided in its changelog at the assignment, while a helper thread ends it."""
     fencing: Future[Fenced | None] | None = None
     bound: Bound | None = None
     audit: Audit | None = None
@@ -105,6 +133,10 @@ class Lane:
     """Whether the open store was compared with its directory; what is applied since keeps both."""
     rebuilt: bool = False
     """Whether the store was wiped and replayed once already since the assignment."""
+    asked_at: float = field(default_factory=_now)
+    """When the broker was asked for what is gone by now."""
+    doubted_at: float | None = None
+    """Since when what it says contradicts the changelog; None while it does not."""
     moved_at: float = field(default_factory=_now)
     assigned_at: float = field(default_factory=_now)
     began_at: float = field(default_factory=_now)
@@ -122,13 +154,19 @@ class Lane:
             self.began_at = self.moved_at
         if self.phase is Phase.ASSIGNED:
             self.replay = None
-            self.opening = None
+            self.extent = None
             self.fencing = None
             self.bound = None
             self.audit = self.warm = None
             self.surveyed = -1
             self.record_seen = -1
             self.end_seen = -1
+
+    def doubts(self) -> bool:
+        """Whether what contradicts the changelog now has to be asked for again: it may pass."""
+        if self.doubted_at is None:
+            self.doubted_at = time.monotonic()
+        return self.asked_at < self.doubted_at + DOUBTED_MS / 1000
 
     @property
     def checkpoint(self) -> Checkpoint | None:
@@ -145,18 +183,39 @@ class Lane:
         """Offsets of the changelog still to be replayed; None while its end is not known."""
         if self.phase is Phase.RUNNING:
             return 0
-        if self.replay is None or self.opening is None:
+        if self.replay is None or self.extent is None:
             return None
-        known = self.opening.result()  # It is there before a replay begins.
+        known = self.extent.result()  # It is there before a replay begins.
         end = known.end if self.bound is None else self.bound.changelog.end
         seen = max(known.start, self.opened.position, self.record_seen + 1, self.end_seen)
         return max(end - seen, 0)
+
+    def closer(self) -> Callable[[], None] | None:
+        """What closes its store, for a thread that may wait; None if there is nothing to close.
+
+        A store that is only being opened counts, too. How it goes wrong where it does not:
+
+        1. The lane is assigned, a helper thread begins to open its store.
+        2. The lane is revoked or lost. `store` is None, so nothing is closed.
+        3. The lane comes back, and is opened a second time: the directory is locked, and the
+           process ends. Or its copy is due, and is removed while the thread opens it.
+        """
+        if self.store is not None:
+            return self.store.close
+        return None if self.opening is None else partial(_close, self.opening)
 
     @property
     def opened(self) -> LaneStore:
         """The store of a lane that is past ASSIGNED."""
         assert self.store is not None, f"lane {self.number} has no open store in {self.phase}"
         return self.store
+
+
+def _close(opening: Future[Opened]) -> None:
+    """Wait for a store to be open, and close it. Nobody needs one that cannot be opened."""
+    wait((opening,))
+    with suppress(StoreError):
+        opening.result().store.close()
 
 
 def check_install(lane: Lane, bound: Bound, layout: Layout, topics: tuple[str, str]) -> None:
@@ -179,7 +238,8 @@ def check_install(lane: Lane, bound: Bound, layout: Layout, topics: tuple[str, s
             known = "no changelog" if position is None else f"changelog position {position}"
             raise Mismatch(
                 f"lane {lane.number}: the group committed offset {stored} of {topics[side]} but "
-                f"there is {known}: the changelog was deleted or cut; restore it, or {START_OVER}"
+                f"there is {known}: the changelog was deleted or cut; restore it, or {START_OVER}",
+                behind=True,
             )
         if position is not None and position < bound.inputs[side].start:
             raise Mismatch(
@@ -191,7 +251,8 @@ def check_install(lane: Lane, bound: Bound, layout: Layout, topics: tuple[str, s
             raise Mismatch(
                 f"topic {topics[side]} partition {lane.number} ends at offset "
                 f"{bound.inputs[side].end}, before the position {position}: the topic was "
-                f"recreated or lost data; {START_OVER}"
+                f"recreated or lost data; {START_OVER}",
+                behind=True,
             )
     if checkpoint is not None:
         check_layout(lane.number, checkpoint.layout, layout, topics)
@@ -204,8 +265,8 @@ def check_layout(lane: int, then: Layout, now: Layout, topics: tuple[str, str]) 
     ):
         if old != new:
             raise Mismatch(
-                f"topic {topic} was deleted and created again since the state of lane {lane} was "
-                f"written; {START_OVER}"
+                f"topic {topic} is not the one that the state of lane {lane} was written with: "
+                f"name that one again; or, if it was deleted and created again, {START_OVER}"
             )
     if then.unit != now.unit:
         raise Mismatch(

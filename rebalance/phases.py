@@ -6,7 +6,7 @@ the table is an error (a programmer's), never silently ignored.
     ASSIGNED -opened-> RESTORING -caught_up-> FENCING -bounded-> INSTALLING -claimed-> RUNNING
                            ^                     |                   |
                            +------ stalled ------+-------------------+
-    any of these: -damaged-> ASSIGNED (store wiped)   -renewed-> ASSIGNED
+    any of these: -damaged-> ASSIGNED (store wiped, or to be)   -renewed-> ASSIGNED
                   -revoked, lost-> RELEASED
 
     RESTORING   the changelog is replayed into the store, up to the last stable offset

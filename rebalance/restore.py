@@ -17,14 +17,17 @@ from dataclasses import dataclass
 from struct import error as StructError  # noqa: N812 - `error` alone says nothing
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from state.checkpoint import count_rows, unpack_rows
 from state.due import INDEX_END, entries_of, indexed_sides
-from state.keys import DIGEST_MODULUS, LIVE, PREFIX_SIZE, parse_row_key, rows_digest
+from state.keys import DIGEST_MODULUS, LIVE, rows_digest, tally
+from state.packing import count_rows, unpack_rows
 from state.store import SCAN_ROWS
 from state.warm import Warm
 
 if TYPE_CHECKING:
-    from state.checkpoint import TurnRecord
+    from collections.abc import Mapping
+    from concurrent.futures import Executor
+
+    from state.checkpoint import Bucket, TurnRecord
     from state.presence import Presence
     from state.store import LaneStore
 
@@ -54,18 +57,84 @@ class Figures:
     """Records of turns whose last part never came."""
 
 
-class Replay:
-    """Folds committed changelog records into a store."""
+class Found(NamedTuple):
+    """What is stored in one bucket: rows, bytes of keys and values, and their digest."""
 
-    def __init__(self, store: LaneStore) -> None:
+    rows: int = 0
+    size: int = 0
+    digest: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.rows} rows of {self.size} bytes (digest {self.digest:016x})"
+
+
+class Account:
+    """Rows by bucket, added up: all that were put into a store, or all that are stored there."""
+
+    def __init__(self) -> None:
+        self.found: dict[int, Found] = {}
+
+    def add(self, rows: list[tuple[bytes, bytes]], buckets: Mapping[int, Bucket]) -> bool:
+        """The rows of a turn, sorted, and its directory entries; whether they are rows at all.
+
+        A row that takes the place of another counts twice, so the account is right only of stores
+        without any: of others it differs from the directory, and says nothing.
+        """
+        try:
+            self.count(rows)
+        except (LookupError, ValueError, StructError):
+            return False
+        for bucket, entry in buckets.items():
+            if not entry.rows:
+                self.found.pop(bucket, None)
+        return True
+
+    def count(self, rows: list[tuple[bytes, bytes]]) -> None:
+        """More rows, sorted. Raises LookupError, ValueError, struct.error for what are no rows."""
+        for bucket, count, size, digest in tally(rows):
+            found = self.found.get(bucket, Found())
+            self.found[bucket] = Found(
+                found.rows + count, found.size + size, (found.digest + digest) % DIGEST_MODULUS
+            )
+
+    def differences(self, store: LaneStore) -> list[str]:
+        """What this and the store's directory disagree in, a line a bucket."""
+        lines = []
+        told = store.buckets()
+        for bucket in sorted(told.keys() | self.found.keys()):
+            entry = told.get(bucket)
+            says = Found() if entry is None else Found(entry.rows, entry.size, entry.digest)
+            has = self.found.get(bucket, Found())
+            if says != has:
+                lines.append(f"bucket {bucket} holds {has}, the directory says {says}")
+        rows, size = sum(e.rows for e in told.values()), sum(e.size for e in told.values())
+        checkpoint = store.checkpoint
+        if checkpoint is not None and (checkpoint.rows, checkpoint.size) != (rows, size):
+            lines.append(
+                f"the directory has {rows} rows of {size} bytes, the checkpoint says "
+                f"{checkpoint.rows} of {checkpoint.size}"
+            )
+        return lines
+
+
+class Replay:
+    """Folds committed changelog records into a store.
+
+    While one of the `threads` writes a batch, the next one is unpacked.
+    """
+
+    def __init__(self, store: LaneStore, threads: Executor | None = None) -> None:
         store.discard()  # Of another replay, that did not come to its end.
         self.figures = Figures()
         self._store = store
+        self._threads = threads
         self._position = store.position
         """Changelog offset after the last turn staged."""
         self._newest = store.checkpoint
         self._turns = 0
         self._parts: list[TurnRecord] = []
+        self._account = Account() if store.checkpoint is None else None
+        """None where rows are stored that this replay knows nothing of."""
 
     @property
     def position(self) -> int:
@@ -92,10 +161,22 @@ class Replay:
         if record.checkpoint is not None:
             self._complete(offset + 1)
 
+    @property
+    def proven(self) -> bool:
+        """Whether all that the store holds came by here, and is what its directory says.
+
+        Certain where it is true; what it is otherwise only an `Audit` can tell. After `finish`.
+        """
+        return self._account is not None and not self._account.differences(self._store)
+
     def flush(self) -> None:
         """Write every complete turn. Parts of an incomplete one wait. Raises StoreError."""
+        self._commit(None)
+        self._store.wait()
+
+    def _commit(self, threads: Executor | None) -> None:
         if self._turns:
-            self._store.commit(self._newest, self._position)
+            self._store.commit(self._newest, self._position, threads)
             self._turns = 0
 
     def finish(self, position: int) -> Figures:
@@ -128,24 +209,16 @@ class Replay:
         self._newest = self._parts[-1].checkpoint
         assert self._newest is not None, "the last part of a turn has its checkpoint"
         for part in self._parts:
-            self._store.stage(unpack_rows(part.rows), part.buckets, self._newest.layout)
+            rows = unpack_rows(part.rows)
+            self._store.stage(rows, part.buckets, self._newest.layout)
+            if self._account is not None and not self._account.add(rows, part.buckets):
+                self._account = None
         self._parts.clear()
         self._position = position
         self._turns += 1
         self.figures.turns += 1
         if self._store.staged >= BATCH_BYTES_MAX or self._turns >= BATCH_TURNS_MAX:
-            self.flush()
-
-
-class Found(NamedTuple):
-    """What is stored in one bucket: rows, bytes of keys and values, and their digest."""
-
-    rows: int = 0
-    size: int = 0
-    digest: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.rows} rows of {self.size} bytes (digest {self.digest:016x})"
+            self._commit(self._threads)
 
 
 class Audit:
@@ -160,7 +233,7 @@ class Audit:
         self._store = store
         self._last = b""
         self._presence: Presence | None = None
-        self._found: dict[int, Found] = {}
+        self._account = Account()
         self._faults: list[str] = []
         layout = None if store.checkpoint is None else store.checkpoint.layout
         self._sides = indexed_sides(layout)
@@ -171,7 +244,7 @@ class Audit:
     @property
     def rows(self) -> int:
         """Rows looked at so far, but for damaged ones."""
-        return sum(found.rows for found in self._found.values())
+        return sum(found.rows for found in self._account.found.values())
 
     def step(self) -> bool:
         """Look at the next AUDIT_ROWS rows; returns whether that was all. Raises StoreError."""
@@ -204,27 +277,14 @@ class Audit:
         return True
 
     def differences(self) -> list[str]:
-        """What the stored rows and the directory disagree in, a line each."""
+        """What the stored rows, the directory and the index disagree in, a line each."""
         lines = self._faults[:DIFFERENCES_MAX]
-        told = self._store.buckets()
-        for bucket in sorted(told.keys() | self._found.keys()):
-            entry = told.get(bucket)
-            says = Found() if entry is None else Found(entry.rows, entry.size, entry.digest)
-            has = self._found.get(bucket, Found())
-            if says != has and len(lines) < DIFFERENCES_MAX:
-                lines.append(f"bucket {bucket} holds {has}, the directory says {says}")
+        lines += self._account.differences(self._store)[: DIFFERENCES_MAX - len(lines)]
         if self._made != self._indexed:
             (count, digest), (made, other) = self._indexed, self._made
             lines.append(
                 f"the index by end has {count} entries (digest {digest:016x}), the rows make "
                 f"{made} ({other:016x})"
-            )
-        rows, size = sum(e.rows for e in told.values()), sum(e.size for e in told.values())
-        checkpoint = self._store.checkpoint
-        if checkpoint is not None and (checkpoint.rows, checkpoint.size) != (rows, size):
-            lines.append(
-                f"the directory has {rows} rows of {size} bytes, the checkpoint says "
-                f"{checkpoint.rows} of {checkpoint.size}"
             )
         return lines
 
@@ -236,20 +296,7 @@ class Audit:
             self._presence = self._presence or self._store.track()
             self._presence.add(names)
         _count(entries_of(names, self._sides), self._made)
-        keys: dict[tuple[bytes, int], list[bytes]] = {}
-        sizes: dict[bytes, int] = {}
-        for row_key, row_value in rows:
-            prefix = row_key[:PREFIX_SIZE]
-            keys.setdefault((prefix, row_value[0]), []).append(row_key)
-            sizes[prefix] = sizes.get(prefix, 0) + len(row_key) + len(row_value)
-        for (prefix, flags), row_keys in keys.items():
-            bucket = parse_row_key(row_keys[0]).bucket
-            rows_before, size, digest = self._found.get(bucket, Found())
-            self._found[bucket] = Found(
-                rows_before + len(row_keys),
-                size + sizes.pop(prefix, 0),
-                (digest + rows_digest(row_keys, flags)) % DIGEST_MODULUS,
-            )
+        self._account.count(rows)
 
 
 def _count(entries: list[bytes], into: list[int]) -> None:

@@ -12,18 +12,22 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from rebalance.fence import Authority, Survey, establish
-from rebalance.lanes import STALL_MS, Lane, Mismatch, Unrepairable, check_install
+from rebalance.fence import Authority, Survey, establish, extent_of, fence_tail
+from rebalance.lanes import STALL_MS, Lane, Mismatch, Opened, Unrepairable, check_install
 from rebalance.phases import Phase, Signal
 from rebalance.restore import Audit, Replay
 from state.checkpoint import Layout, decode_turn
 from state.disk import StoreDamaged
-from state.store import LaneStore, Resources
+from state.due import indexed_sides
+from state.store import LaneStore
 from state.warm import warm_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Executor
+    from pathlib import Path
+
+    from state.resources import Resources
 
 READ_RECORDS_MAX: Final = 500
 """Changelog records read ahead; each is a whole turn."""
@@ -31,8 +35,9 @@ REPLAY_STEP_MS: Final = 50
 """Time one step may spend on replay while other lanes run; a single record is not cut."""
 REPLAY_SHARE: Final = 0.25
 """The same as a part of the time since the step before, where that is more: turns may be long."""
-AUDIT_ROWS_MAX: Final = 500_000
-"""A kept store of more rows than this, fewer of them replayed now, is not audited."""
+AUDIT_ROWS_MAX: Final = 200_000
+"""Of kept stores, all lanes together, so many rows are audited: half a second, or one where they
+are put into windows."""
 
 
 class Replayed(NamedTuple):
@@ -53,6 +58,9 @@ class ChangelogReader(Protocol):
 
     def unassign(self, lane: int) -> None:
         """Stop reading a lane; nothing happens if it was not read."""
+
+    def look_again(self) -> None:
+        """After an answer that cannot be: learn anew whom to ask. Waits a second at most."""
 
     def read(self, limit: int) -> Replayed:
         """Up to `limit` records that are there now; never waits long."""
@@ -82,6 +90,8 @@ class Takeovers:
     """Transactional ids of this worker that are never to be fenced."""
     observe: Observer
     accept_bounds: bool = False
+    busy: bool = False
+    """Whether the last step has left work that waits for nothing but the next one."""
     _reading: set[int] = field(default_factory=set)
     _backlog: deque[tuple[int, int, bytes | None]] = field(default_factory=deque)
     """Read and not yet folded; only of lanes in `_reading`."""
@@ -94,14 +104,16 @@ class Takeovers:
         help, and whatever a helper thread met.
         """
         waiting = [lane for lane in self.lanes.values() if lane.phase is not Phase.RUNNING]
+        self.busy = False
         if not waiting:
             return []
         for lane in waiting:
             if lane.phase is Phase.ASSIGNED:
                 self._open(lane)
         self._replay()
+        self.busy = bool(self._backlog)
         for lane in waiting:
-            if lane.phase is Phase.RESTORING and lane.end_seen > lane.surveyed:
+            if lane.phase is Phase.RESTORING:
                 self._fence(lane)
             elif lane.phase is Phase.FENCING:
                 self._await_bound(lane)
@@ -126,16 +138,31 @@ class Takeovers:
         lane.signal(signal)
 
     def _open(self, lane: Lane) -> None:
-        """Learn where the log begins, open the store, and start to read from its position."""
-        if lane.opening is None:
-            lane.opening = self.threads.submit(self.authority.changelog, lane.number)
-        if not lane.opening.done() or (lane.closing is not None and not lane.closing.done()):
+        """Start to read the changelog from the store's position, once both are known.
+
+        The store is opened by a helper thread: it takes tens of milliseconds, more on a busy disk,
+        and lanes that run need not wait for it. A renewal meanwhile leaves it to the thread, as the
+        store is the same one; a lane that goes meanwhile closes it, see `Lane.closer`.
+        """
+        if lane.extent is None:
+            doubted = lane.doubted_at is not None
+            lane.asked_at = time.monotonic()
+            lane.extent = self.threads.submit(
+                extent_of, self.authority, lane.number, doubted=doubted
+            )
+            self._end_tail(lane)
+        if lane.store is None:
+            self._await_store(lane)
+        if lane.store is None or not lane.extent.done():
             return
-        extent = lane.opening.result()
-        store = lane.store = lane.store or self._opened(lane)
-        if self._foreign(store) or not extent.start <= store.position <= extent.end:
+        extent, store = lane.extent.result(), lane.store
+        ours = not self._foreign(store)
+        if ours and store.position > extent.end and self._doubted(lane, "position past the end"):
+            lane.extent = None
+            return
+        if not ours or not extent.start <= store.position <= extent.end:
             self._wipe(lane, f"position {store.position} with the log at {extent}")
-        lane.replay = Replay(store)
+        lane.replay = Replay(store, self.threads)
         start = max(store.position, extent.start)
         self.reader.assign(lane.number, start)
         if not self._reading:
@@ -145,14 +172,29 @@ class Takeovers:
         found = "no local copy" if store.checkpoint is None else "local copy"
         self.observe(lane, "restore", reason=found, start=start, end=extent.end)
 
-    def _opened(self, lane: Lane) -> LaneStore:
-        """The lane's store from disk; one that cannot be read is made anew, once."""
-        try:
-            return LaneStore.open(lane.directory, self.resources)
-        except StoreDamaged as damaged:
-            self.observe(lane, "wipe", reason=str(damaged))
-            LaneStore.destroy(lane.directory)
-            return LaneStore.open(lane.directory, self.resources)
+    def _await_store(self, lane: Lane) -> None:
+        """Have the store opened, once what an earlier ownership left of it is closed."""
+        if lane.opening is None and (lane.closing is None or lane.closing.done()):
+            lane.opening = self.threads.submit(_opened, lane.directory, self.resources)
+        if lane.opening is None or not lane.opening.done():
+            return
+        lane.store, damage = lane.opening.result()
+        lane.opening = None
+        if damage:
+            self.observe(lane, "wipe", reason=damage)
+
+    def _end_tail(self, lane: Lane) -> None:
+        """Let a helper thread end what former owners left open, while the lane is restored.
+
+        It must be through with that before the lane is claimed:
+
+        1. The thread is held up by a slow broker. The producer is renewed, the lane restored again,
+           claimed, and has a turn under way.
+        2. Now the thread sees that turn in the tail. Its writer has a name that was not ours when
+           the thread began: it is ended.
+        """
+        if lane.ending is None or lane.ending.done():
+            lane.ending = self.threads.submit(fence_tail, self.authority, lane.number, self.own())
 
     def _foreign(self, store: LaneStore) -> bool:
         checkpoint = store.checkpoint
@@ -186,12 +228,32 @@ class Takeovers:
         self._backlog.extend(replayed.items)
         for number in replayed.below_start:
             if number in self._reading:
-                self._damaged(self.lanes[number], "the changelog begins past its position")
+                self._outside(self.lanes[number])
         return bool(self._backlog)
+
+    def _outside(self, lane: Lane) -> None:
+        """The log does not have the position where it was to be read.
+
+        It was cut meanwhile, or the reader's broker is behind: where the log begins and ends is
+        asked once more, and says whether the store can be continued.
+        """
+        if self._doubted(lane, "position out of the log"):
+            self.restart(lane, Signal.DAMAGED)
+        else:
+            self._damaged(lane, "the changelog begins past its position")
+
+    def _doubted(self, lane: Lane, why: str) -> bool:
+        """Whether what contradicts the changelog has to be asked for again; see `DOUBTED_MS`."""
+        if not lane.doubts():
+            return False
+        self.observe(lane, "doubted", reason=why)
+        self.reader.look_again()
+        return True
 
     def _fold(self, lane: Lane, offset: int, value: bytes | None) -> None:
         assert lane.replay is not None, f"lane {lane.number} is read without a replay"
         lane.moved_at = time.monotonic()
+        lane.doubted_at = None
         if value is not None:
             lane.replay.feed(offset, decode_turn(value))
             lane.record_seen = offset
@@ -210,9 +272,13 @@ class Takeovers:
 
     def _fence(self, lane: Lane) -> None:
         """Replayed to the last stable offset: let a helper thread end what others left open."""
+        if lane.end_seen <= lane.surveyed or (lane.ending is not None and not lane.ending.done()):
+            return
         checkpoint = lane.checkpoint
         suspect = None if checkpoint is None or checkpoint.released else checkpoint.writer
-        survey = Survey(lane.number, lane.end_seen, suspect, self.own())
+        doubted = lane.doubted_at is not None
+        survey = Survey(lane.number, lane.end_seen, suspect, self.own(), doubted)
+        lane.asked_at = time.monotonic()
         lane.fencing = self.threads.submit(establish, self.authority, survey)
         lane.surveyed = lane.end_seen
         lane.signal(Signal.CAUGHT_UP)
@@ -253,9 +319,13 @@ class Takeovers:
         try:
             check_install(lane, bound, self.layout, self.topics)
         except Mismatch as mismatch:
+            if mismatch.behind and self._doubted(lane, str(mismatch)):
+                self._survey_again(lane)
+                return False
             if not (self.accept_bounds and mismatch.bounds):
                 raise
             self.observe(lane, "bounds_accepted", reason=str(mismatch))
+        lane.doubted_at = None
         self.forget(lane)
         return True
 
@@ -268,9 +338,11 @@ class Takeovers:
     def _audited(self, lane: Lane, replay: Replay) -> bool:
         """Whether the stored rows are what the directory says; one bounded step of looking.
 
-        A store that was built in this takeover is looked at whole, and so is a small one, once
-        after it was opened. A large one that was kept is not: its rows and its directory were
-        written together, and to read them all would make a restart as slow as the state is large.
+        A store that was mostly built in this takeover is looked at whole, and so is a small one,
+        once after it was opened. One that was built from nothing, of rows that add up to what the
+        directory says, needs no look, unless its rows are wanted in memory. A large one that was
+        kept is not looked at: its rows and its directory were written together, and to read them
+        all would make a restart as slow as the state is large.
         """
         if lane.audit is None:
             try:
@@ -278,12 +350,21 @@ class Takeovers:
             except StoreDamaged as damaged:
                 self._damaged(lane, str(damaged))
                 return False
-            large = not lane.rebuilt and _stored_rows(lane) > AUDIT_ROWS_MAX
-            if (lane.audited or large) and replay.figures.rows < AUDIT_ROWS_MAX:
+            rows = _stored_rows(lane)
+            built = lane.rebuilt or 2 * replay.figures.rows > rows
+            small = rows <= AUDIT_ROWS_MAX // len(self.lanes)
+            warm = self._fits(lane)
+            if lane.audited or not (built or small):
                 return True
-            lane.audit = Audit(lane.opened, warm=self._fits(lane))
+            # What was made anew as it disagreed is looked at itself: the disk may be at fault.
+            added_up = replay.proven and not lane.rebuilt
+            if not warm and added_up and not indexed_sides(self.layout):
+                lane.audited = True
+                return True
+            lane.audit = Audit(lane.opened, warm=warm)
         try:
             if not lane.audit.step():
+                self.busy = True
                 return False
             differences = lane.audit.differences()
         except StoreDamaged as damaged:
@@ -301,6 +382,16 @@ class Takeovers:
             return True
         share = self.windows_bytes_max // len(self.lanes)
         return warm_bytes(checkpoint.rows, checkpoint.size) <= share
+
+
+def _opened(directory: Path, resources: Resources) -> Opened:
+    """A lane's store from disk; one that cannot be read is made anew, once. Raises StoreError."""
+    try:
+        return Opened(LaneStore.open(directory, resources), "")
+    except StoreDamaged as damaged:
+        damage = str(damaged)
+    LaneStore.destroy(directory)
+    return Opened(LaneStore.open(directory, resources), damage)
 
 
 def _stored_rows(lane: Lane) -> int:

@@ -2,8 +2,7 @@
 
 A record is Avro in single-object encoding (C3 01, fingerprint, body): the fingerprint names the
 schema it was written with, so records of an older schema stay readable. The rows of a turn travel
-as one flat array of bytes, sorted by key: that is what makes both the changelog and its replay
-cheap. Only the directory and the checkpoint are Avro proper.
+as one flat array of bytes (`state.packing`). Only the directory and the checkpoint are Avro proper.
 
 Invariant: the parts of `encode_turn`, decoded, hold every row and directory entry exactly once,
 and the checkpoint on the last part only.
@@ -15,13 +14,14 @@ import json
 import re
 from dataclasses import dataclass, fields
 from importlib.resources import files
-from itertools import chain, islice
-from struct import Struct, pack, unpack_from
+from itertools import islice
+from struct import Struct
 from struct import error as StructError  # noqa: N812 - `error` alone says nothing
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from schemas.records import JoinType
 from state.avro import Format, Unreadable
+from state.packing import pack_rows, pack_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -36,16 +36,13 @@ __all__ = [
     "Watermarks",
     "changelog_formats",
     "changelog_schemas",
-    "count_rows",
     "decode_bucket",
     "decode_checkpoint",
     "decode_turn",
     "encode_bucket",
     "encode_checkpoint",
     "encode_turn",
-    "pack_rows",
     "turn_of",
-    "unpack_rows",
 ]
 
 
@@ -123,7 +120,7 @@ class Checkpoint:
 class TurnRecord(NamedTuple):
     """One changelog record: a part of a turn, and as a rule the whole of it.
 
-    rows: packed, see `unpack_rows`. buckets: directory entries that changed. checkpoint: None on
+    rows: packed, see `state.packing`. buckets: directory entries that changed. checkpoint: None on
     every part but the last.
     """
 
@@ -138,9 +135,6 @@ class TurnRecord(NamedTuple):
 
 Entries = tuple[tuple[int, Bucket], ...]
 
-_COUNT: Final = Struct("<I")
-_LENGTHS_BYTES: Final = 8
-"""Of one row: the lengths of its key and of its value, uint32 each."""
 _BUCKET_BYTES_MAX: Final = 70
 """Of one directory entry: seven Avro longs of up to ten bytes."""
 _COUNTS_BYTES_MAX: Final = 20
@@ -152,28 +146,6 @@ _UINT64: Final = 2**64
 def changelog_formats(schemas: Sequence[dict[str, Any]]) -> tuple[Format, Format]:
     """The formats of a turn and, alone, of a checkpoint, from the turn's schemas, newest first."""
     return Format(schemas), Format([_checkpoint_schema(schema) for schema in schemas])
-
-
-def pack_rows(rows: Mapping[bytes, bytes]) -> bytes:
-    """All rows as one array, sorted by key; empty for none."""
-    return _pack(sorted(rows), rows) if rows else b""
-
-
-def count_rows(packed: bytes) -> int:
-    """How many rows are packed here. Raises Unreadable where `unpack_rows` would."""
-    return len(_lengths(packed)) // 2
-
-
-def unpack_rows(packed: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The (row key, row value) pairs, sorted by key. Raises Unreadable, before any other row."""
-    lengths = _lengths(packed)
-    at = _COUNT.size + _LENGTHS_BYTES // 2 * len(lengths)
-    pairs = iter(lengths)
-    for key_length, value_length in zip(pairs, pairs, strict=True):
-        value_at = at + key_length
-        end = value_at + value_length
-        yield packed[at:value_at], packed[value_at:end]
-        at = end
 
 
 def encode_turn(
@@ -191,7 +163,7 @@ def encode_turn(
         return [whole]
     shell = _encode_part(checkpoint, 0, b"", (), checkpoint)
     room = max(1, bytes_max - len(shell) - _COUNTS_BYTES_MAX)
-    blobs = [_pack(keys, rows) for keys in _split(rows, room)] or [b""]
+    blobs = pack_runs(rows, room) or [b""]
     entries = list(_split_buckets(buckets, max(1, room // _BUCKET_BYTES_MAX))) or [()]
     # The first entries ride with the last rows where there is room for both.
     overlap = 1 if len(blobs[-1]) + len(entries[0]) * _BUCKET_BYTES_MAX <= room else 0
@@ -332,41 +304,6 @@ def _bucket(record: Mapping[str, int]) -> Bucket:
         remembered=record["remembered"],
         first_offset=record["first_offset"],
     )
-
-
-def _split(rows: Mapping[bytes, bytes], bytes_max: int) -> Iterator[list[bytes]]:
-    """The sorted row keys in runs whose packed rows take up to `bytes_max`, or of one row."""
-    run: list[bytes] = []
-    size = _COUNT.size
-    for key in sorted(rows):
-        added = _LENGTHS_BYTES + len(key) + len(rows[key])
-        if run and size + added > bytes_max:
-            yield run
-            run, size = [], _COUNT.size
-        run.append(key)
-        size += added
-    if run:
-        yield run
-
-
-def _lengths(packed: bytes) -> tuple[int, ...]:
-    """Of each row in turn, the lengths of its key and of its value."""
-    if not packed:
-        return ()
-    try:
-        (count,) = _COUNT.unpack_from(packed)
-        lengths = unpack_from(f"<{2 * count}I", packed, _COUNT.size)
-    except StructError as error:
-        raise Unreadable(f"damaged rows: {error}") from error
-    size = _COUNT.size + _LENGTHS_BYTES * count + sum(lengths)
-    if size != len(packed):
-        raise Unreadable(f"damaged rows: {len(packed)} bytes instead of {size}")
-    return lengths
-
-
-def _pack(keys: Sequence[bytes], rows: Mapping[bytes, bytes]) -> bytes:
-    parts = list(chain.from_iterable(zip(keys, map(rows.__getitem__, keys), strict=True)))
-    return _COUNT.pack(len(keys)) + pack(f"<{len(parts)}I", *map(len, parts)) + b"".join(parts)
 
 
 def _split_buckets(buckets: Mapping[int, Bucket], count_max: int) -> Iterator[Entries]:

@@ -12,11 +12,13 @@ A retracted or remembered row keeps no input bytes: nothing will ever match it a
 
 from __future__ import annotations
 
+from itertools import groupby
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from xxhash import xxh3_64_intdigest
 
+from native import loops
 from schemas.records import Side
 
 if TYPE_CHECKING:
@@ -39,12 +41,18 @@ Row = tuple[int, int, str, int, int, bytes]
 then id. A plain tuple is made and compared several times faster than a named one, and rows are
 what the hot path is made of."""
 
+StoredRow = tuple[int, int, bytes, Row]
+"""(bucket, side, key, row): a row with all that its key in the store says."""
+
 _OFFSET: Final = 2**63
 _BUCKET: Final = Struct(">cQ")
 _OWNER: Final = Struct(">BI")
 PREFIX_SIZE: Final = _BUCKET.size
 """Bytes at the front of a row key that name its bucket."""
 _LENGTH: Final = Struct(">I")
+_TIME: Final = Struct(">Q")
+RUN_TAIL: Final = _TIME.size
+"""Bytes that `run_first` has behind the prefix."""
 _INTERVAL: Final = Struct(">QQ")
 _VALUE: Final = Struct(">BQ")
 VALUE_HEAD_SIZE: Final = _VALUE.size
@@ -75,6 +83,14 @@ def bucket_prefix(bucket: int) -> bytes:
 def window_prefix(bucket: int, side: int, key: bytes) -> bytes:
     """What the row keys of one join key, on one side and in one bucket, begin with."""
     return bucket_prefix(bucket) + _OWNER.pack(side, len(key)) + key
+
+
+def run_first(bucket: int, side: int, key: bytes, end: int) -> bytes:
+    """Not behind any row key of this join key, side and bucket whose row ends at `end` or later.
+
+    All but the last RUN_TAIL bytes of it are their `window_prefix`.
+    """
+    return window_prefix(bucket, side, key) + _TIME.pack(end + _OFFSET)
 
 
 def row_key(bucket: int, side: int, key: bytes, end: int, start: int, row_id: str) -> bytes:
@@ -133,13 +149,17 @@ def encode_rows(bucket: int, side: int, rows: Iterable[tuple[bytes, Row]]) -> di
     return dict(zip(names, map(encoded.__getitem__, names), strict=True))
 
 
-def parse_rows(
-    rows: Iterable[tuple[bytes, bytes]],
-) -> Iterator[tuple[int, int, bytes, Row]]:
-    """(bucket, side, key, row) of each row, made faster; quickest in the store's order.
+def parse_rows(entries: Iterable[tuple[bytes, bytes]]) -> list[StoredRow]:
+    """What stored entries say, made faster; quickest in the store's order.
 
     Raises ValueError, struct.error for what are no rows.
     """
+    entries = list(entries)
+    rows = None if loops is None else loops.parse(entries)
+    return list(_parsed(entries)) if rows is None else rows
+
+
+def _parsed(rows: Iterable[tuple[bytes, bytes]]) -> Iterator[StoredRow]:
     length_of, interval_of, head_of = (
         _LENGTH.unpack_from,
         _INTERVAL.unpack_from,
@@ -164,6 +184,25 @@ def parse_row_value(row_value: bytes) -> tuple[int, int, bytes]:
     """(ts, flags, the input's bytes), as in `Row`. Raises struct.error when too short."""
     flags, ts = _VALUE.unpack_from(row_value)
     return ts - _OFFSET, flags, row_value[_VALUE.size :]
+
+
+def tally(entries: list[tuple[bytes, bytes]]) -> Iterator[tuple[int, int, int, int]]:
+    """(bucket, rows, bytes, digest) of stored entries, which are in their order.
+
+    A digest is that of `rows_digest`, over all flags. Raises LookupError, ValueError, struct.error
+    for what are no rows.
+    """
+    buckets = None if loops is None else loops.tally(entries)
+    for bucket, size, hashed in _tallied(entries) if buckets is None else buckets:
+        yield bucket, len(hashed), size, sum(map(xxh3_64_intdigest, hashed))
+
+
+def _tallied(entries: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[int, int, list[bytes]]]:
+    for _, group in groupby(entries, key=lambda entry: entry[0][:PREFIX_SIZE]):
+        rows = list(group)
+        size = sum(len(name) + len(value) for name, value in rows)
+        hashed = [name + _FLAGS[value[0]] for name, value in rows]
+        yield parse_row_key(rows[0][0]).bucket, size, hashed
 
 
 def rows_digest(row_keys: Iterable[bytes], flags: int) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from state.keys import LIVE, Row
 
 if TYPE_CHECKING:
-    from state.window import Rows
+    from state.side import Rows
 
 
 def overlapping(side: Rows, start: int, end: int) -> list[Row]:

@@ -19,25 +19,16 @@ after unlogged ones could survive a crash that they do not.
 from __future__ import annotations
 
 import shutil
+from collections import deque
 from contextlib import suppress
-from itertools import islice, takewhile
+from functools import partial
+from itertools import islice, starmap, takewhile
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - `error` alone says nothing
 from traceback import clear_frames
 from typing import TYPE_CHECKING, Final
 
-from rocksdict import (
-    BlockBasedOptions,
-    Cache,
-    DBCompressionType,
-    DBRecoveryMode,
-    Options,
-    Rdict,
-    RdictIter,
-    WriteBatch,
-    WriteBufferManager,
-    WriteOptions,
-)
+from rocksdict import Rdict, RdictIter, WriteBatch, WriteOptions
 
 from state.checkpoint import (
     Bucket,
@@ -47,29 +38,27 @@ from state.checkpoint import (
     encode_bucket,
     encode_checkpoint,
 )
-from state.cursor import run
+from state.cursor import run, runs, some
 from state.disk import StoreDamaged, StoreError, bytes_of_data, store_error
 from state.due import DUE, entries_of, entry_range, indexed_sides
-from state.keys import ROW, bucket_range, parse_row_key, parse_row_value, window_prefix
+from state.keys import ROW, RUN_TAIL, bucket_range, parse_rows
 from state.presence import Presence
+from state.writing import Writing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from concurrent.futures import Executor
     from pathlib import Path
 
+    from schemas.records import Arrival
     from state.checkpoint import Layout
-    from state.window import StoredRow
+    from state.keys import StoredRow
+    from state.resources import Resources
 
-OPEN_FILES_MAX: Final = 64
-"""Descriptors of one lane; at least six are in use even by an empty one."""
-MEMTABLE_BYTES: Final = 16 * 1024 * 1024
-"""Of one lane at most; all lanes together stay under the write buffer of `Resources`."""
-ARENA_BYTES: Final = 256 * 1024
-"""What a memtable grows by: small, for a worker may have a hundred lanes that hardly write."""
-BLOCK_BYTES: Final = 16 * 1024
-MESSAGES_BYTES_MAX: Final = 256 * 1024
 SCAN_ROWS: Final = 4096
 """Read at once: about 3 ms."""
+LEARNT_PER_KEY: Final = 32
+"""Rows that the store looks at for a key that is looked up, while it does not know them all."""
 
 _VERSION: Final = b"1"
 _META: Final = b"\x00"
@@ -78,46 +67,6 @@ _CHECKPOINT_KEY: Final = _META + b"c"
 _POSITION_KEY: Final = _META + b"p"
 _DIRECTORY: Final = _META + b"d"
 _OFFSET: Final = Struct(">q")
-
-
-class Resources:
-    """Memory that all stores of a process share: block cache and write buffers, in bytes.
-
-    Both are limits: together they bound what RocksDB takes, but for about 0.3 MB a lane.
-    """
-
-    def __init__(self, cache_bytes: int, write_buffer_bytes: int) -> None:
-        self._cache = Cache(cache_bytes)
-        # Without stalls: over the limit RocksDB flushes early, it does not make a turn wait.
-        self._buffers = WriteBufferManager(write_buffer_bytes, allow_stall=False)
-
-    def options(self) -> Options:
-        """Options of one lane's store."""
-        blocks = BlockBasedOptions()
-        blocks.set_block_cache(self._cache)
-        blocks.set_block_size(BLOCK_BYTES)
-        blocks.set_format_version(5)
-        # Else every open file would keep its index outside of the cache and its limit.
-        blocks.set_cache_index_and_filter_blocks(True)
-        blocks.set_pin_l0_filter_and_index_blocks_in_cache(True)
-
-        options = Options(raw_mode=True)
-        options.create_if_missing(create_if_missing=True)
-        options.set_block_based_table_factory(blocks)
-        options.set_write_buffer_manager(self._buffers)
-        options.set_write_buffer_size(MEMTABLE_BYTES)
-        options.set_arena_block_size(ARENA_BYTES)
-        options.set_compression_type(DBCompressionType.lz4())
-        options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
-        options.set_allow_concurrent_memtable_write(allow=False)  # There is one writer.
-        options.set_max_open_files(OPEN_FILES_MAX)
-        options.set_max_background_jobs(2)
-        options.set_manifest_preallocation_size(ARENA_BYTES)
-        options.set_keep_log_file_num(2)
-        options.set_max_log_file_size(MESSAGES_BYTES_MAX)
-        options.set_stats_dump_period_sec(0)
-        options.set_stats_persist_period_sec(0)
-        return options
 
 
 class LaneStore:
@@ -138,6 +87,7 @@ class LaneStore:
     _presence: Presence | None
     _reader: RdictIter | None
     _staged_entries: dict[int, Bucket]
+    _writing: Writing | None
 
     def __init__(self, path: Path, resources: Resources) -> None:
         self.path = path
@@ -207,8 +157,7 @@ class LaneStore:
                 put(name, b"")
             if presence is not None:
                 presence.add(keys)
-        for key, value in rows:
-            put(key, value)
+        deque(starmap(put, rows), maxlen=0)
         for bucket, entry in buckets.items():
             if not entry.rows:
                 self._batch.delete_range(*bucket_range(bucket))
@@ -223,8 +172,14 @@ class LaneStore:
         """Bytes that wait for `commit`."""
         return self._batch.size_in_bytes()
 
-    def commit(self, checkpoint: Checkpoint | None, position: int) -> None:
-        """Write what was staged, and where the lane is after it, at once. Raises StoreError."""
+    def commit(
+        self, checkpoint: Checkpoint | None, position: int, threads: Executor | None = None
+    ) -> None:
+        """Write what was staged, and where the lane is after it, at once. Raises StoreError.
+
+        One of the `threads` may do it, and what it meets be raised by the next operation, which
+        waits for it. Until then memory is ahead of the disk, as it is of a disk that fails.
+        """
         assert position >= self.position, f"{position} is behind position {self.position}"
         batch, entries = self._batch, self._staged_entries
         for bucket, entry in entries.items():
@@ -236,10 +191,11 @@ class LaneStore:
         if checkpoint is not None:
             batch.put(_CHECKPOINT_KEY, encode_checkpoint(checkpoint))
         batch.put(_POSITION_KEY, _OFFSET.pack(position))
-        try:
-            self._db.write(batch, self._write_options)
-        except Exception as error:
-            raise self._failure(error) from error
+        self._writing = writing = Writing(partial(self._db.write, batch, self._write_options))
+        if threads is None:
+            self.wait()
+        else:
+            threads.submit(writing.run)
         for bucket, entry in entries.items():
             if entry.rows:
                 self._directory[bucket] = entry
@@ -249,28 +205,61 @@ class LaneStore:
         self.position = position
         self._unstage()
 
+    def wait(self) -> None:
+        """Until everything that was committed is written. Raises StoreError."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            try:
+                writing.wait()
+            except Exception as error:
+                raise self._failure(error) from error
+
     def discard(self) -> None:
         """Forget what was staged."""
         if self._staged_entries and self._presence is not None:
             self.track()  # A drop that will not happen was noted already.
         self._unstage()
 
-    def window(self, buckets: Iterable[int], key: bytes) -> list[StoredRow]:
-        """Every stored row of a join key in these buckets, of both sides. Raises StoreError."""
-        presence = self._presence or self.track()
-        found = presence.look(buckets, key)
-        if not found:
+    def windows(self, buckets: Sequence[int], keys: Collection[bytes]) -> list[StoredRow]:
+        """Every stored row of these join keys in these buckets, of both sides, in their order.
+
+        Raises StoreError.
+        """
+        return self._read(self._informed(len(keys)).find(buckets, keys))
+
+    def probe(
+        self, buckets: Sequence[int], records: list[Arrival], span: int
+    ) -> tuple[list[StoredRow], list[bytes]]:
+        """What these buckets, of that span, hold that these records may match, in its order.
+
+        That is, for INSERTs of ids that are certainly not there, the rows of the other side that
+        end no sooner than they start. The second are the keys of all other records; of these no
+        rows were read. Raises StoreError.
+        """
+        firsts, doubtful = self._informed(len(records)).screen(buckets, records, span)
+        return self._read(firsts, RUN_TAIL), doubtful
+
+    def _read(self, firsts: list[bytes], tail: int = 0) -> list[StoredRow]:
+        """The rows of these `runs`."""
+        if not firsts:
             return []
-        rows: list[StoredRow] = []
+        # In the order of the store what is near is read once: blocks are decompressed for many.
+        firsts.sort()
         try:
-            for bucket, side in found:
-                prefix = window_prefix(bucket, side, key)
-                for row_key, row_value in run(self._cursor(), prefix, prefix):
-                    _, _, _, end, start, row_id = parse_row_key(row_key)
-                    rows.append((side, end, start, row_id, *parse_row_value(row_value)))
+            return parse_rows(runs(self._cursor(), firsts, tail))
         except Exception as error:
             raise self._failure(error) from error
-        return rows
+
+    def _informed(self, keys: int) -> Presence:
+        """The notes on what is here; some more of it is noted for every key that is looked up."""
+        presence = self._presence or self.track()
+        if presence.unknown and keys:
+            rows = self.rows_after(presence.learnt, LEARNT_PER_KEY * keys)
+            try:
+                presence.learn([name for name, _ in rows])
+            except Exception as error:
+                raise self._failure(error) from error
+        return presence
 
     def scan(self) -> Iterator[tuple[bytes, bytes]]:
         """Every stored row, sorted by key, read in chunks. Raises StoreError."""
@@ -283,7 +272,7 @@ class LaneStore:
         """The first rows whose key is greater, sorted by key. Raises StoreError."""
         try:
             first = max(row_key + b"\x00", ROW)
-            return list(islice(run(self._db.iter(), first, ROW), count_max))
+            return some(self._db, first, ROW, count_max)
         except Exception as error:
             raise self._failure(error) from error
 
@@ -296,13 +285,14 @@ class LaneStore:
             raise self._failure(error) from error
 
     def track(self) -> Presence:
-        """Begin to note which buckets hold which keys, so that `window` need not seek in all.
+        """Begin to note which buckets hold which keys and ids, so as not to seek in all of them.
 
         Not from the start: as long as a lane has all its windows in memory nothing is looked up
-        here, and the notes would cost 0.4 us a row for nothing. Rows of the buckets that live now
-        are unknown to it until the caller adds them.
+        here, and the notes would cost 0.2 us a row for nothing. Rows of the buckets that live now
+        are unknown to it until the caller adds them, or enough was looked up.
         """
         self._presence = Presence(self._directory)
+        self._presence.expect(max((entry.rows for entry in self._directory.values()), default=0))
         return self._presence
 
     def bytes_on_disk(self) -> int:
@@ -321,6 +311,8 @@ class LaneStore:
         Nothing is lost if it raises, or is never called.
         """
         self._reader = None  # An open iterator would keep the files open, and the lock.
+        with suppress(StoreError):
+            self.wait()
         db, self._open_db = self._open_db, None
         if db is None:
             return
@@ -338,6 +330,7 @@ class LaneStore:
 
     @property
     def _db(self) -> Rdict:
+        self.wait()
         if self._failed is not None:
             raise self._failed
         if self._open_db is None:
@@ -351,6 +344,7 @@ class LaneStore:
         self._presence = None
         self._failed = None
         self._open_db = None
+        self._writing = None
         self._unstage()
         try:
             self.path.mkdir(parents=True, exist_ok=True)

@@ -7,11 +7,11 @@ three. A lane that was handed over would fall behind for seconds.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from state.keys import parse_rows
-from state.window import ROW_COST, WINDOW_COST, Rows, put
+from state.side import ROW_COST
+from state.window import WINDOW_COST, place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,15 +31,10 @@ class Warm:
 
     def __init__(self) -> None:
         self.table: dict[bytes, Window] = {}
-        self.costs: dict[int, int] = defaultdict(int)
+        self.costs: dict[int, int] = {}
         """Per bucket, what its rows cost."""
 
     def add(self, rows: Iterable[tuple[bytes, bytes]]) -> None:
         """The next rows, in the store's order. Raises ValueError, struct.error for damage."""
-        table, costs = self.table, self.costs
-        for bucket, side, key, row in parse_rows(rows):
-            window = table.get(key)
-            if window is None:
-                window = table[key] = Rows(), Rows()
-            put(window[side], row)
-            costs[bucket] += ROW_COST + len(row[5])
+        for bucket, cost in place(self.table, parse_rows(rows)).items():
+            self.costs[bucket] = self.costs.get(bucket, 0) + cost

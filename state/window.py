@@ -1,11 +1,5 @@
 """Windows: the rows of a join key in memory, both sides, in front of the store.
 
-A side is a dictionary of rows by id. Of a few rows a probe for [start, end] looks at each: that is
-quicker than any order among them, and touches the least memory, which is what a probe costs. A
-side of more rows keeps them on *shelves*, too, one per power-of-two class of interval length, each
-sorted by end: rows of a shelf that overlap [start, end] end in [start, end + the shelf's longest].
-So cost follows the matches, not the max interval and not the state.
-
 Invariants:
 * A window holds all rows of its key that the store holds (or will, when the turn commits). It is
   changed by a turn only; after an abort it is forgotten, and the store has the committed truth.
@@ -14,136 +8,66 @@ Invariants:
 * A key that is not in memory has stored rows in `cold` buckets only, unless it was forgotten. When
   nothing is cold or forgotten, memory is the whole state (`resident`); as long as nothing is cold a
   new key costs no look into the store.
+* The exception to the first: of a key that seldom occurs only a *part* may be in memory, as much as
+  one INSERT has to be decided with. It is there until the turn of that record is committed, and is
+  completed before another record of the key is decided.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
-from schemas.records import Side
-from state.keys import Row
+from native import loops
+from schemas.records import INT64_MAX
+from state.keys import StoredRow
+from state.side import ROW_COST, Rows, cost_of, put, trim
 
 if TYPE_CHECKING:
+    from schemas.records import Arrival
     from state.checkpoint import Bucket
+    from state.keys import Row
 
-StoredRow = tuple[Side, int, int, str, int, int, bytes]
-"""What the store gives back: the side in front of a row."""
+Load = Callable[[Sequence[int], Collection[bytes]], Iterable[StoredRow]]
+"""(buckets, keys) -> every stored row of those keys, of both sides, in those buckets. Buckets are
+given and rows come in ascending order; so of two rows of one id the newer comes later."""
 
-Load = Callable[[Sequence[int], bytes], Iterable[StoredRow]]
-"""(buckets, key) -> every stored row of that key, of both sides, in those buckets, any order."""
+Probe = Callable[[Sequence[int], "list[Arrival]", int], tuple[list[StoredRow], list[bytes]]]
+"""(buckets, records, span) -> what the records may match of what is stored there, and the keys of
+those of which that cannot be said, see `LaneStore.probe`."""
 
-# What a row and a window cost in CPython on 64 bits beyond the bytes of the row's value: row tuple,
-# numbers, id, header of the value and dictionary entry; window and its two sides, table entry.
-# Measured, see tests/unit/test_window.py; raw bytes are a quarter of the truth.
-ROW_COST: Final = 330
 WINDOW_COST: Final = 560
-
-NEVER: Final = -(2**80)
-"""Before every time."""
-INFINITY: Final = 2**80
-FEW: Final = 16
-"""A side of up to so many rows needs no shelves."""
+"""What a window costs in CPython on 64 bits, in bytes: its two sides, table entry."""
 EXPIRED_SHARE_MAX: Final = 0.5
 """Part of all rows' cost that rows past their horizon may take before they are trimmed."""
 TRIMMED_MAX: Final = 20_000
 """Windows looked at and rows freed after one turn, together: about 20 ms. More than a turn can add;
 the rest waits for the next turn, harmlessly."""
-
-
-class Shelf:
-    """Rows of one side whose interval lengths have the same number of bits, by end."""
-
-    __slots__ = ("bits", "longest", "rows")
-
-    def __init__(self, row: Row) -> None:
-        self.longest = row[0] - row[1]
-        self.bits = self.longest.bit_length()
-        self.rows = [row]
-
-
-class Rows(dict[str | Row, Row]):
-    """One side of a window: its rows, whatever their state.
-
-    Under an id stands its newest row; an older one, which has expired, stands under itself. As
-    long as there are no more than FEW they are in order of their ends, of which `last` is the
-    greatest, and `shelves` is None. `used` since eviction last looked.
-    """
-
-    __slots__ = ("last", "shelves", "used")
-
-    def __init__(self) -> None:
-        self.last = NEVER
-        self.shelves: list[Shelf] | None = None
-        self.used = True
-
+RECENT_MIN: Final = 2**8
+"""Keys to remember whose parts were read."""
+RECENT_SHIFT: Final = 32
+"""Keys are told apart by other bits of their hashes than those that say where they are."""
 
 Window = tuple[Rows, Rows]
 """Both sides of one join key."""
 
 
-def put(side: Rows, row: Row) -> None:
-    """Adds a row; if there is one of the same id already, that one has expired."""
-    row_id = row[2]
-    if row_id in side:
-        expired = side.pop(row_id)
-        side[expired] = expired
-        side.last = INFINITY
-    side[row_id] = row
-    arrange(side, row)
+def place(table: dict[bytes, Window], rows: list[StoredRow]) -> dict[int, int]:
+    """Puts rows into their windows, in this order; returns what they cost, by bucket."""
+    if loops is not None:
+        return loops.place(rows, table, ROW_COST, _empty, put)
+    costs: dict[int, int] = {}
+    for bucket, side, key, row in rows:
+        window = table.get(key)
+        if window is None:
+            window = table[key] = _empty()
+        put(window[side], row)
+        costs[bucket] = costs.get(bucket, 0) + ROW_COST + len(row[5])
+    return costs
 
 
-def arrange(side: Rows, row: Row) -> None:
-    """Puts a row that was just added into its place: among few, or on its shelf among many."""
-    if side.shelves is not None:
-        _stand(side.shelves, row)
-    elif len(side) > FEW:
-        side.shelves = []
-        for each in side.values():
-            _stand(side.shelves, each)
-    elif row[0] >= side.last:
-        side.last = row[0]
-    else:
-        in_order = sorted(side.items(), key=_second)
-        side.clear()
-        side.update(in_order)
-        side.last = in_order[-1][1][0]
-
-
-def _stand(shelves: list[Shelf], row: Row) -> None:
-    length = row[0] - row[1]
-    bits = length.bit_length()
-    for shelf in shelves:
-        if shelf.bits == bits:
-            if length > shelf.longest:  # noqa: PLR1730 - a call costs more than all the rest
-                shelf.longest = length
-            rows = shelf.rows
-            if rows[-1] < row:  # Most rows come about in order of time.
-                rows.append(row)
-            else:
-                insort(rows, row)
-            return
-    shelves.append(Shelf(row))
-
-
-def replace(side: Rows, row: Row, flags: int, value: bytes) -> Row:
-    """Gives the newest row of an id other flags and another value; returns what it is then."""
-    changed: Row = (*row[:4], flags, value)
-    side[row[2]] = changed
-    if side.shelves is not None:
-        bits = (row[0] - row[1]).bit_length()
-        rows = next(shelf.rows for shelf in side.shelves if shelf.bits == bits)
-        at = bisect_left(rows, row)
-        assert rows[at] is row, "a row stands on the shelf of its length"
-        rows[at] = changed  # Its place stays: end, start and id decide.
-    return changed
-
-
-def retire(side: Rows, row: Row, flags: int) -> Row:
-    """Makes a live row one that never matches again; returns what it is from now on."""
-    return replace(side, row, flags, b"")
+def _empty() -> Window:
+    return Rows(), Rows()
 
 
 class Windows:
@@ -151,14 +75,16 @@ class Windows:
 
     `table` is read directly by the turn's inner loop; everything else goes through methods.
     `buckets` is the lane's committed directory, shared and only read. `size` estimates the bytes
-    that the windows take in memory.
+    that the windows take in memory. With a `probe` not every key is read as a whole.
     """
 
     __slots__ = ("_bound", "_costs", "_counts", "_expired_cost", "_load", "_missing", "_opened",
-                 "_untrimmed", "buckets", "cold", "size", "span", "table")  # fmt: skip
+                 "_parts", "_recent", "_untrimmed", "buckets", "cold", "probe", "size", "span",
+                 "table")  # fmt: skip
 
     def __init__(self, load: Load, buckets: Mapping[int, Bucket], span: int) -> None:
         self._load = load
+        self.probe: Probe | None = None
         self.buckets = buckets
         self.span = span
         self.table: dict[bytes, Window] = {}
@@ -166,6 +92,10 @@ class Windows:
         self.cold = sorted(buckets)
         self._missing: set[bytes] = set()
         """Keys of windows that were forgotten, whatever `cold` says."""
+        self._parts: set[bytes] = set()
+        """Keys of windows that are a part only."""
+        self._recent = bytearray(RECENT_MIN)
+        """Keys whose parts were read, by their hashes; newer ones take the place of older ones."""
         self._costs: dict[int, int] = {}
         """Per bucket, what its rows cost."""
         self._counts = [0, 0]
@@ -191,17 +121,118 @@ class Windows:
 
     def open(self, key: bytes) -> Window:
         """The window of a key that is not in memory."""
-        window = self.table[key] = Rows(), Rows()
-        self._opened.append(key)
-        self.size += WINDOW_COST
-        self._counts[0] += 1
-        if self.cold or self._missing:
-            self._counts[1] += 1
-            for side, row in self._stored(key):
-                put(window[side], row)
-                self.enter(row[0] // self.span, cost_of(row))
-            self._missing.discard(key)
-        return window
+        self._open((key,))
+        return self.table[key]
+
+    def fetch(self, keys: Iterable[bytes]) -> None:
+        """Opens what is not in memory of these, if the store may have rows of it.
+
+        All of a turn at once: in the order of the store neighbours are read once.
+        """
+        if not self.resident:
+            self._open([key for key in dict.fromkeys(keys) if key not in self.table])
+
+    def prepare(self, records: Iterable[Arrival]) -> None:
+        """Has in memory what the records of a turn have to be decided with.
+
+        To read all rows of a key pays where the key occurs again while they are in memory. Of a key
+        that has not occurred for long only what the record needs is read, where the store can.
+        """
+        if self.resident:
+            # Nothing is missing from a part, then. To let it go would lose what is joined ahead:
+            # 1. A turn reads a part, and in its end no key is missing any more.
+            # 2. The next one is joined ahead, and adds a row of the key to that part.
+            # 3. The first is committed: the part goes with that row, which no store has yet, in a
+            #    bucket that nobody will look into.
+            self._parts.clear()
+            return
+        if self.probe is None:
+            self.fetch(record[3] for record in records if record[3] is not None)
+            return
+        once, whole = self._seldom(records)
+        if once:
+            whole += self._open_parts(self.probe, once)
+        if whole:
+            self._open(whole)
+
+    def _seldom(self, records: Iterable[Arrival]) -> tuple[dict[bytes, Arrival], list[bytes]]:
+        """What is not in memory: of keys that seldom occur the record, and all other keys."""
+        table, parts, missing = self.table, self._parts, self._missing
+        found: dict[bytes, Arrival | None] = {}
+        for record in records:
+            key = record[3]
+            if key is not None and (key not in table or key in parts):
+                found[key] = None if key in found else record
+        recent, last = self._recent, len(self._recent) - 1
+        once, whole = {}, []
+        for key, one in found.items():
+            digest = hash(key)
+            at, mark = digest & last, digest >> RECENT_SHIFT & 0xFF
+            if one is None or recent[at] == mark or key in parts or key in missing:
+                whole.append(key)
+            else:
+                recent[at] = mark
+                once[key] = one
+        return once, whole
+
+    def _open_parts(self, probe: Probe, once: dict[bytes, Arrival]) -> list[bytes]:
+        """Reads as much as these records need; returns the keys of which all is needed."""
+        rows, doubtful = probe(self.cold, list(once.values()), self.span)
+        for key in doubtful:
+            once.pop(key, None)
+        table = self.table
+        for key in once:
+            table[key] = _empty()
+        self._parts.update(once)
+        self._opened += once
+        self.size += len(once) * WINDOW_COST
+        self._counts[0] += len(once)
+        self._counts[1] += len(once)
+        self._place(rows)
+        return doubtful
+
+    def release(self, touched: Collection[bytes], buckets: Iterable[int]) -> None:
+        """A turn is committed that touched these keys: their parts go, the store has all of them.
+
+        `buckets` are those that have new rows. Those that a turn joined since touched are whole.
+        """
+        gone = self._parts.intersection(touched)
+        if gone:
+            self.cold = sorted({*self.cold, *buckets})
+            self._drop(gone)
+
+    def _place(self, rows: list[StoredRow]) -> None:
+        for bucket, cost in place(self.table, rows).items():
+            self.enter(bucket, cost)
+
+    def _open(self, keys: Collection[bytes]) -> None:
+        parts = {key: self.table[key] for key in self._parts.intersection(keys) & self.table.keys()}
+        self._drop(parts)
+        self._parts.difference_update(keys)
+        self._open_whole(keys)
+        for key, sides in parts.items():
+            self._add(key, sides)
+
+    def _add(self, key: bytes, part: Window) -> None:
+        """Puts what a part has and the store has not into a window: rows of a turn under way."""
+        for rows, mine in zip(part, self.table[key], strict=True):
+            for row in rows.values():
+                known = mine.get(row[2])
+                if (known is None or known[:3] != row[:3]) and row not in mine:
+                    put(mine, row)
+                    self.enter(row[0] // self.span, cost_of(row))
+
+    def _open_whole(self, keys: Collection[bytes]) -> None:
+        table = self.table
+        for key in keys:
+            table[key] = _empty()
+        self._opened += keys
+        self.size += len(keys) * WINDOW_COST
+        self._counts[0] += len(keys)
+        if not self.resident:
+            self._counts[1] += len(keys)
+            self._place(self._stored(keys))
+            self._missing.difference_update(keys)
 
     def drain_counts(self) -> tuple[int, int]:
         """Windows opened, and those of them that the store was asked for, since the last call."""
@@ -212,20 +243,23 @@ class Windows:
     def peek(self, key: bytes) -> Window:
         """The window of a key to look at, between turns; one that is not in memory is not kept."""
         window = self.table.get(key)
-        if window is None:
-            window = Rows(), Rows()
-            for side, row in self._stored(key):
-                put(window[side], row)
+        if window is None or key in self._parts:
+            looked_at = {key: _empty()}
+            place(looked_at, self._stored((key,)))
+            window = looked_at[key]
         return window
 
-    def _stored(self, key: bytes) -> list[tuple[Side, Row]]:
-        """Every stored row of a key that memory may lack.
-
-        By end, so that of two rows of one id the newer is the one its id names.
-        """
-        buckets = sorted(self.buckets) if key in self._missing else self.cold
-        stored = self._load(buckets, key) if buckets else ()
-        return [(one[0], one[1:]) for one in sorted(stored, key=_second)]
+    def _stored(self, keys: Collection[bytes]) -> list[StoredRow]:
+        """Every stored row of these keys that memory may lack."""
+        stored: list[StoredRow] = []
+        missing = self._missing.intersection(keys)
+        for buckets, some in (
+            (self.cold, [key for key in keys if key not in missing]),
+            (sorted(self.buckets), missing),
+        ):
+            if buckets and some:
+                stored += self._load(buckets, some)
+        return stored
 
     def enter(self, bucket: int, cost: int) -> None:
         """Notes that windows hold new rows in this bucket, of that cost together."""
@@ -234,9 +268,7 @@ class Windows:
 
     def forget(self, keys: Collection[bytes]) -> None:
         """Drops windows that an aborted turn changed: the store has the committed truth."""
-        for key in keys:
-            if key in self.table:
-                self._remove(key)
+        self._drop(keys)
         self._close_opened()
         self._missing.update(keys)
 
@@ -249,21 +281,17 @@ class Windows:
         """
         goal = self.size - bytes_to_free
         before = self.size
+        self._drop(list(self._parts))  # No turn has touched what there still is of them.
         self._begin_trimming()
-        self._trim(INFINITY)
+        self._trim(INT64_MAX)
         trimmed = self.size
-        for _ in range(2):
-            for key, window in list(self.table.items()):
-                if self.size <= goal:
-                    break
-                left, right = window
-                if left.used or right.used:
-                    left.used = right.used = False
-                    self.table[key] = self.table.pop(key)
-                else:
-                    self._remove(key)
+        if trimmed > goal:
+            self.size -= sweep(self.table, trimmed - goal, self._costs, self.span)
         if self.size != trimmed:
             self.cold = sorted(self.buckets)
+        # A key that occurs less often than about a quarter of all windows will not stay in memory.
+        if len(self._recent) < (cells := 1 << max(len(self.table).bit_length() - 2, 0)):
+            self._recent = bytearray(cells)
         return before - self.size
 
     def settle(self, dropped: Sequence[int], bound: int) -> None:
@@ -288,76 +316,85 @@ class Windows:
 
     def _trim(self, budget: int) -> None:
         """Drops expired rows from memory, until there were about `budget` windows and rows."""
-        untrimmed, bound, table = self._untrimmed, self._bound, self.table
-        while untrimmed and budget > 0:
-            key = untrimmed.pop()
-            window = table.get(key)
-            budget -= 1
-            if window is not None:
-                left, right = window
-                before = len(left) + len(right)
-                self.size -= _trim_side(left, bound) + _trim_side(right, bound)
-                rest = len(left) + len(right)
-                budget -= before - rest
-                if not rest:
-                    self._remove(key)
+        self.size -= expire(self.table, self._untrimmed, self._bound, budget)
 
     def _close_opened(self) -> None:
         # Late or rejected events must not leave an empty window behind for every key they name.
-        for key in self._opened:
-            if not any(self.table.get(key, _SOME)):
-                self._remove(key)
+        self._drop([key for key in self._opened if not any(self.table.get(key, _SOME))])
         self._opened.clear()
 
-    def _remove(self, key: bytes) -> None:
-        left, right = self.table.pop(key)
-        self.size -= WINDOW_COST
-        for row in (*left.values(), *right.values()):
-            cost = cost_of(row)
-            self.size -= cost
-            bucket = row[0] // self.span
-            if bucket in self._costs:
-                self._costs[bucket] -= cost
+    def _drop(self, keys: Collection[bytes]) -> None:
+        """Drops windows, whatever there is of them."""
+        self.size -= remove(self.table, list(keys), self._costs, self.span)
+        self._parts.difference_update(keys)
 
 
 _SOME: Final = (True,)
+_NONE: Final = _empty()
+
+
+def expire(table: dict[bytes, Window], keys: list[bytes], bound: int, budget: int) -> int:
+    """Drops the rows of these keys that end before `bound`; returns the bytes freed.
+
+    Takes keys from the end of the list until there were about `budget` windows and rows.
+    """
+    if loops is not None and bound <= INT64_MAX:
+        return loops.expire(table, keys, bound, budget, (ROW_COST, WINDOW_COST), trim)
+    freed = 0
+    while keys and budget > 0:
+        key = keys.pop()
+        budget -= 1
+        left, right = table.get(key, _NONE)
+        before = len(left) + len(right)
+        freed += trim(left, bound) + trim(right, bound)
+        rest = len(left) + len(right)
+        budget -= before - rest
+        if not rest and key in table:
+            del table[key]
+            freed += WINDOW_COST
+    return freed
+
+
+def remove(table: dict[bytes, Window], keys: list[bytes], costs: dict[int, int], span: int) -> int:
+    """Drops the windows of these keys that there are; returns the bytes freed."""
+    if loops is not None:
+        return loops.remove_windows(keys, table, costs, span, ROW_COST, WINDOW_COST)
+    return sum([_take(table, key, costs, span) for key in keys if key in table])
+
+
+def sweep(table: dict[bytes, Window], bytes_to_free: int, costs: dict[int, int], span: int) -> int:
+    """Drops windows, those not used for longest first; returns the bytes freed.
+
+    A window used since the last time it was looked at is put at the end, and counts as not used.
+    """
+    if loops is not None:
+        return loops.sweep(bytes_to_free, table, costs, span, ROW_COST, WINDOW_COST)
+    freed = 0
+    for _ in range(2):
+        for key, (left, right) in list(table.items()):
+            if freed >= bytes_to_free:
+                break
+            if left.used or right.used:
+                left.used = right.used = False
+                table[key] = table.pop(key)
+            else:
+                freed += _take(table, key, costs, span)
+    return freed
+
+
+def _take(table: dict[bytes, Window], key: bytes, costs: dict[int, int], span: int) -> int:
+    """Drops a window; returns the bytes freed."""
+    freed = WINDOW_COST
+    for row in rows_of(table.pop(key)):
+        cost = cost_of(row)
+        freed += cost
+        bucket = row[0] // span
+        if bucket in costs:
+            costs[bucket] -= cost
+    return freed
 
 
 def rows_of(window: Window) -> Iterable[Row]:
     """Every row of a window, in no order."""
     left, right = window
     return (*left.values(), *right.values())
-
-
-def cost_of(row: Row) -> int:
-    """What a row takes in memory, in bytes."""
-    return ROW_COST + len(row[5])
-
-
-def _trim_side(side: Rows, bound: int) -> int:
-    """Drops the rows that end before `bound`; returns the bytes freed."""
-    names: list[str | Row] = []
-    if side.shelves is None:
-        for name, row in side.items():
-            if row[0] >= bound:
-                break
-            names.append(name)
-    else:
-        for shelf in side.shelves:
-            cut = bisect_left(shelf.rows, (bound,))
-            names += [row[2] if side.get(row[2]) is row else row for row in shelf.rows[:cut]]
-            del shelf.rows[:cut]
-        side.shelves = [shelf for shelf in side.shelves if shelf.rows]
-    freed = len(names) * ROW_COST
-    for name in names:
-        freed += len(side.pop(name)[5])
-    if side.shelves is not None and len(side) <= FEW:
-        side.shelves = None
-        rows = sorted(side.items(), key=_second)
-        side.clear()
-        side.update(rows)
-        side.last = rows[-1][1][0] if rows else NEVER
-    return freed
-
-
-_second: Final = itemgetter(1)
