@@ -57,7 +57,10 @@ def _show_version(wanted: bool) -> None:  # noqa: FBT001 (typer's callback)
     if wanted:
         from importlib.metadata import version
 
-        typer.echo(f"spanjoin {version('spanjoin')}")
+        from native import loops
+
+        how = "in Python" if loops is None else "compiled"
+        typer.echo(f"spanjoin {version('spanjoin')} (inner loops: {how})")
         raise typer.Exit
 
 
@@ -142,7 +145,7 @@ def schema(
     """Print the schema of the matches, or of a side: Avro's, or for JSON a JSON Schema."""
     from app.formats import make_codec
 
-    codec = make_codec(checked_config(config))
+    codec = make_codec(checked_config(config), sure=True)
     if of is SchemaOf.MATCH:
         printed: object = codec.match_schema()
     else:
@@ -212,11 +215,17 @@ def reset(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would go, and change nothing.")
     ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask, at a terminal.")] = False,
 ) -> int:
     """Start over: state, positions, rejects and results go, and the next run reads it all again."""
     from app.reset import reset as steps
 
     job = checked_config(config)
+    if sys.stdin.isatty() and not (yes or dry_run):
+        for line in steps(job, dry_run=True):
+            typer.echo(line)
+        if not typer.confirm(f"all of that goes: start {job.name} over?"):
+            return EXIT_DONE
     for line in steps(job, dry_run=dry_run):
         typer.echo(line)
     return EXIT_DONE
@@ -245,10 +254,12 @@ def reshard(
     ] = False,
 ) -> int:
     """Give the job more lanes: the inputs more partitions, and each row to its key's new lane."""
+    from app import log
     from app.reshard import Request
     from app.reshard import reshard as steps
 
     job = checked_config(config)
+    log.configure(log.beside_results(job.log))
     request = Request(partitions, accept_late, str(partitioner) if partitioner else None)
     for line in steps(job, request, dry_run=dry_run):
         typer.echo(line)
@@ -328,7 +339,9 @@ def run_command(arguments: list[str]) -> int:
         return _complain(error.line, error.exit_code)
     except _WrongUse as error:
         text = _message(error)  # none where the help was shown instead
-        return _complain(f"{text}; see: spanjoin --help", EXIT_USAGE) if text else EXIT_USAGE
+        context = getattr(error, "ctx", None)  # of the command, as far as it is known
+        where = context.command_path if context else "spanjoin"
+        return _complain(f"{text}; see: {where} --help", EXIT_USAGE) if text else EXIT_USAGE
     except BrokenPipeError:
         # Whoever read us has had enough. Python would complain once more on its own flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

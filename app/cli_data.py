@@ -137,7 +137,10 @@ def doctor(config: ConfigOption) -> int:
         typer.echo(finding.line)
         failed += finding.level is Level.FAIL
     if failed:
-        raise UsageError(f"{failed} of these findings need a person: those that begin with fail")
+        need = "needs" if failed == 1 else "need"
+        raise UsageError(
+            f"{failed} of these findings {need} a person: what begins with fail, see above"
+        )
     return EXIT_DONE
 
 
@@ -184,7 +187,8 @@ def check(
         typer.echo(f"note: {note}")
     for name, match in verdict.examples:
         typer.echo(f"{name}: {match}")
-    typer.echo(f"{verdict.expected} matches expected, {verdict.live} of them in {job.output.topic}")
+    what = "matches" if job.join.type == "inner" else "matches and unmatched rows"
+    typer.echo(f"{verdict.expected} {what} expected, {verdict.live} of them in {job.output.topic}")
     if not verdict.equal:
         counts = ", ".join(f"{count} {name}" for name, count in verdict.faults.items() if count)
         raise Crash(f"{job.output.topic} is not what a batch join says: {counts}")

@@ -4,7 +4,7 @@ A lane that moved away leaves its store behind as a stale copy. If the lane come
 goes on from there and replays little; if it does not, the copy goes: the new owner has one.
 
 Invariant: nothing here touches the store of a lane that this worker holds, nor one that is still
-being closed. `take` says what a lane that comes back has to wait for, a removal included:
+being opened or closed. `take` says what a lane that comes back has to wait for, a removal included:
 
 1. A copy is due, a helper thread begins to remove it.
 2. The lane is assigned to this worker again; its store is opened, in the same directory.
@@ -27,7 +27,7 @@ from state.disk import StateDirTaken, bytes_of_data, lock_state_dir
 from state.store import LaneStore
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from concurrent.futures import Executor, Future
     from pathlib import Path
 
@@ -74,12 +74,16 @@ class Copies:
         self.stale.pop(lane, None)
         return self._busy.get(lane)
 
-    def leave(self, lane: int, store: LaneStore | None, now: float) -> None:
-        """The lane is not ours any more; closing its store is slow, so a thread does it."""
-        if store is not None:
+    def leave(self, lane: int, close: Callable[[], None] | None, now: float) -> None:
+        """The lane is not ours any more.
+
+        `close` is its `closer`: it is slow, or even has to wait for the store to be open, so a
+        thread does it.
+        """
+        if close is not None:
             self._removing.discard(lane)
-            self._busy[lane] = self.threads.submit(store.close)
-        if store is not None or self.path(lane).exists():
+            self._busy[lane] = self.threads.submit(close)
+        if close is not None or self.path(lane).exists():
             self.stale[lane] = now
 
     @property
@@ -139,7 +143,9 @@ class Copies:
         if self._measuring is not None and self._measuring.done():
             self.sizes = self._measuring.result()
             self._measuring = None
-        if self._measuring is None and now >= self._measure_at:
+        # A lane that has just come is not without a figure until the next round.
+        is_due = now >= self._measure_at or not self.held.keys() <= self.sizes.keys()
+        if self._measuring is None and is_due:
             self._measure_at = now + MEASURE_EVERY_S
             self._measuring = self.threads.submit(bytes_on_disk, self.directory)
 

@@ -19,6 +19,7 @@ from app.errors import Crash, UsageError
 from app.kafka.authority import Authority
 from app.metrics import Metrics
 from app.ownership import Identity
+from app.progress import progress
 from app.run import HELPER_THREADS, Connected, Process, make_worker
 from state.retention import span_of
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from app.config import Config
+    from app.progress import Advance
     from app.steps import Reached
     from app.worker import Worker
     from schemas.records import Side
@@ -60,10 +62,11 @@ def drain(
     worker.intake.until = until
     worker.inputs.subscribe()
     try:
-        _take(worker, lanes)
-        levels = level([worker.running[lane].state.watermarks for lane in range(lanes)])
-        while _raise(worker, levels):
-            _take(worker, lanes)
+        with progress("taking what is unread", sum(until.values()), counted=False) as advance:
+            _take(worker, lanes, advance)
+            levels = level([worker.running[lane].state.watermarks for lane in range(lanes)])
+            while _raise(worker, levels):
+                _take(worker, lanes, advance)
     except ENDINGS as error:
         raise ending(error, config) from error
     finally:
@@ -73,7 +76,7 @@ def drain(
         threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _take(worker: Worker, lanes: int) -> None:
+def _take(worker: Worker, lanes: int, advance: Advance) -> None:
     """Step until nothing is left to do."""
     moved = alone = time.monotonic()
     seen: list[object] = []
@@ -86,6 +89,7 @@ def _take(worker: Worker, lanes: int) -> None:
             return
         if come != seen:
             moved, seen = now, come
+            advance(sum(sum(running.positions) for running in worker.running.values()))
         if not worker.joined or len(worker.lanes) == lanes:
             alone = now
         elif now - alone > ALONE_WITHIN_S:
@@ -93,7 +97,7 @@ def _take(worker: Worker, lanes: int) -> None:
                 "a worker has joined the group meanwhile: stop it, then run the reshard again"
             )
         if now - moved > STILL_S:
-            trouble = worker.lookups.trouble or "see the log"
+            trouble = worker.lookups.trouble or "SPANJOIN_LOG__LEVEL=info tells what it does"
             raise Crash(f"nothing was taken for {STILL_S:g} s ({trouble}); run the reshard again")
 
 
@@ -103,6 +107,7 @@ def _finished(worker: Worker, lanes: int) -> bool:
         len(worker.running) == lanes
         and worker.transactions.ready
         and worker.inputs.member()
+        and not worker.turns.ahead.plans
         and all(
             all(running.drained) and not len(running.inbox) and not running.waits
             for running in worker.running.values()

@@ -10,11 +10,15 @@ retracted in one turn is written once, counted once, and leaves the digest of it
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
-from typing import Final, NamedTuple
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from native import loops
+from schemas.concatenation import Concatenation
 from schemas.match_id import match_id
 from schemas.records import Arrival, Reason, Rejected
 from state.checkpoint import Bucket, Watermarks
@@ -31,7 +35,10 @@ from state.keys import (
     row_value,
     rows_digest,
 )
-from state.window import ROW_COST, Windows, cost_of
+from state.side import ROW_COST, cost_of
+
+if TYPE_CHECKING:
+    from state.window import Windows
 
 MatchValue = Callable[[int, int, bytes, bytes], bytes]
 """(start, end, left value, right value) -> the match's value."""
@@ -88,20 +95,26 @@ class Effects:
     decided: bytes = b""
 
 
+Pair = tuple[Row, Row, Arrival | None]
+"""(left row, right row, the record that completes the match, or None to retract it)."""
+
 Added = tuple[int, int, int, bytes, Row, object]
 """An Arrival whose parts are a new row, and whose key is one."""
+
+
+_key_of_added: Final = itemgetter(3)
+_key_of_replaced: Final = itemgetter(0)
 
 
 @dataclass(slots=True)
 class Decisions:
     """What the inner loop decided, in order where order matters.
 
-    `pairs`: (left row, right row, the record that completes the match, or None to retract it).
-    `inserted` and `remembered`: the new rows. `replaced`: (key, side, row
+    `pairs`: of matches. `inserted` and `remembered`: the new rows. `replaced`: (key, side, row
     before, row after).
     """
 
-    pairs: list[tuple[Row, Row, Arrival | None]] = field(default_factory=list)
+    pairs: list[Pair] = field(default_factory=list)
     inserted: list[Added] = field(default_factory=list)
     remembered: list[Added] = field(default_factory=list)
     replaced: list[tuple[bytes, int, Row, Row]] = field(default_factory=list)
@@ -112,8 +125,8 @@ class Decisions:
 
     def touched(self) -> list[bytes]:
         """The keys whose windows the turn changed, some more than once."""
-        added = [key for _, _, _, key, _, _ in chain(self.inserted, self.remembered)]
-        return added + [key for key, _, _, _ in self.replaced]
+        added = map(_key_of_added, chain(self.inserted, self.remembered))
+        return [*added, *map(_key_of_replaced, self.replaced)]
 
 
 class Figures:
@@ -149,28 +162,42 @@ def stored_rows(
     rows: dict[bytes, bytes] = {}
     figures: defaultdict[int, Figures] = defaultdict(Figures)
     for flags, added in ((LIVE, decisions.inserted), (REMEMBERED, decisions.remembered)):
-        for (bucket, side), group in sorted(_groups(added, windows.span).items()):
-            encoded = encode_rows(bucket, side, group)
+        for bucket, _, encoded, name_size, value_size, longest in _groups(added, windows.span):
             rows |= encoded
-            value_size = sum(map(len, encoded.values()))
+            count = len(encoded)
             figure = figures[bucket]
-            figure.rows += len(group)
-            figure.size += sum(map(len, encoded)) + value_size
+            figure.rows += count
+            figure.size += name_size + value_size
             figure.digest += rows_digest(encoded, flags)
-            figure.longest = max(figure.longest, *[row[0] - row[1] for _, row in group])
-            figure.remembered += len(group) if flags == REMEMBERED else 0
-            windows.enter(bucket, (ROW_COST - VALUE_HEAD_SIZE) * len(group) + value_size)
+            figure.longest = max(figure.longest, longest)
+            figure.remembered += count if flags == REMEMBERED else 0
+            windows.enter(bucket, (ROW_COST - VALUE_HEAD_SIZE) * count + value_size)
     for replacement in decisions.replaced:
         _replace(replacement, rows, figures, windows)
     return rows, dict(figures)
 
 
-def _groups(added: list[Added], span: int) -> defaultdict[tuple[int, int], list[tuple[bytes, Row]]]:
-    """(key, row) of these records by (bucket, side)."""
+_Group = tuple[int, int, dict[bytes, bytes], int, int, int]
+"""(bucket, side, rows by their keys and in their order, bytes of the keys, bytes of the values,
+longest interval)."""
+
+
+def _groups(added: list[Added], span: int) -> list[_Group]:
+    """The rows of these records by bucket and side, in that order; no two have the same key."""
+    groups = None if loops is None else loops.groups(added, span)
+    return groups if groups is not None else list(_encoded(added, span))
+
+
+def _encoded(added: list[Added], span: int) -> Iterator[_Group]:
     groups: defaultdict[tuple[int, int], list[tuple[bytes, Row]]] = defaultdict(list)
     for _, side, _, key, row, _ in added:
         groups[row[0] // span, side].append((key, row))
-    return groups
+    for (bucket, side), group in sorted(groups.items()):
+        encoded = encode_rows(bucket, side, group)
+        assert len(encoded) == len(group), "a known id is no new row"
+        longest = max([row[0] - row[1] for _, row in group])
+        sizes = sum(map(len, encoded)), sum(map(len, encoded.values()))
+        yield bucket, side, encoded, *sizes, longest
 
 
 def _replace(
@@ -193,7 +220,7 @@ def _replace(
 
 
 def emitted(
-    pairs: list[tuple[Row, Row, Arrival | None]], match_value: MatchValue, bytes_max: int
+    pairs: list[Pair], match_value: MatchValue, bytes_max: int
 ) -> tuple[list[Match], list[Rejected]]:
     """The matches and tombstones of these pairs in their order, and the matches too large.
 
@@ -201,26 +228,35 @@ def emitted(
     nothing stored says that the match was not written. If its id alone is too large, the match
     cannot have been written, and the tombstone could not be.
     """
-    matches: list[Match] = []
     rejects: list[Rejected] = []
     room = bytes_max - MATCH_OVERHEAD
-    for left, right, record in pairs:
-        left_end, left_start, left_id, left_ts, _, left_value = left
-        right_end, right_start, right_id, right_ts, _, right_value = right
-        name = match_id(left_id, right_id)
-        ts = left_ts if left_ts > right_ts else right_ts  # noqa: FURB136 - a call costs more
-        if record is None:
-            if len(name) <= room:
-                matches.append((name, None, ts))
-            continue
-        start = left_start if left_start > right_start else right_start  # noqa: FURB136
-        end = left_end if left_end < right_end else right_end  # noqa: FURB136
-        value = match_value(start, end, left_value, right_value)
-        if len(name) + len(value) > room:
-            rejects.append(_too_large(record, name, left_id, right_id, len(name) + len(value)))
-        else:
-            matches.append((name, value, ts))
-    return matches, rejects
+    if loops is not None and isinstance(match_value, Concatenation):
+        one = partial(_emitted, match_value, room, rejects)
+        return loops.matches(pairs, match_value.pieces, room, one), rejects
+    # The call of an object costs more than that of its method.
+    value_of = match_value.__call__  # type: ignore[operator] # It is one of a callable.
+    found = [_emitted(value_of, room, rejects, pair) for pair in pairs]
+    return [match for match in found if match is not None], rejects
+
+
+def _emitted(
+    match_value: MatchValue, room: int, rejects: list[Rejected], pair: Pair
+) -> Match | None:
+    left, right, record = pair
+    left_end, left_start, left_id, left_ts, _, left_value = left
+    right_end, right_start, right_id, right_ts, _, right_value = right
+    name = match_id(left_id, right_id)
+    ts = left_ts if left_ts > right_ts else right_ts  # noqa: FURB136 - a call costs more
+    if record is None:
+        return (name, None, ts) if len(name) <= room else None
+    start = left_start if left_start > right_start else right_start  # noqa: FURB136
+    end = left_end if left_end < right_end else right_end  # noqa: FURB136
+    value = match_value(start, end, left_value, right_value)
+    size = len(name) + len(value)
+    if size <= room:
+        return name, value, ts
+    rejects.append(_too_large(record, name, left_id, right_id, size))
+    return None
 
 
 def _too_large(record: Arrival, name: bytes, left_id: str, right_id: str, size: int) -> Rejected:
@@ -240,6 +276,13 @@ def directory_changes(
     return {
         bucket: figure.on_top_of(directory.get(bucket, fresh)) for bucket, figure in figures.items()
     }
+
+
+def entered(directory: dict[int, Bucket], effects: Effects) -> None:
+    """Changes a directory as the effects say."""
+    directory.update(effects.buckets)
+    for bucket in effects.dropped:
+        del directory[bucket]
 
 
 def without_dropped(rows: dict[bytes, bytes], dropped: list[int]) -> dict[bytes, bytes]:

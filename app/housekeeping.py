@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from app.errors import Fenced, Retry, UsageError
+from app.errors import Fenced, Retry, SpanjoinError, UsageError
 from app.figures import Clock, lane_figures, lane_status
+from app.outside import Outside
 from app.process import truncation_point
+from app.starvation import Starvation
 from rebalance.lanes import START_OVER
 from schemas.records import Side
 
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 FIGURES_EVERY_S: Final = 0.5
 TRUNCATE_EVERY_S: Final = 10.0
 WATCH_EVERY_S: Final = 5.0
+WATCH_AGAIN_S: Final = 3.0
+"""After an answer that would end the worker; it is believed if the next one says so, too."""
 COPIES_EVERY_S: Final = 1.0
 COLLECT_EVERY_S: Final = 10.0
 YOUNG_OBJECTS_MAX: Final = 200_000
@@ -49,15 +53,34 @@ class Housekeeping:
     """What `/status` shows; replaced as a whole, so that other threads may read it."""
     away: str | None = None
     """Why the broker counts as away; None while it answers."""
+    starvation: Starvation = field(init=False)
+    outside: Outside = field(init=False)
     _due: dict[str, float] = field(default_factory=dict)
     _watching: Future[tuple[Seen, Limits]] | None = None
     _truncated: dict[int, int] = field(default_factory=dict)
-    _missing: set[str] = field(default_factory=set)
+    _doubted: SpanjoinError | None = None
+    """What the newest answer about the topics would end the worker for."""
+
+    def __post_init__(self) -> None:
+        self.starvation = Starvation(self.worker)
+        self.outside = Outside(self.worker.inputs)
+
+    @property
+    def unready(self) -> str | None:
+        """Why the worker can do nothing for its job at the moment; None if it can."""
+        away = self.away
+        return self.outside.reason if away is None else f"the broker does not answer: {away}"
 
     def step(self) -> None:
-        """Do what is due. Raises UsageError where the topics were changed under the job."""
+        """Do what is due.
+
+        Raises UsageError where the topics were changed under the job, Fenced where only another
+        start helps.
+        """
+        self.starvation.step()
         if self._is_due("figures", FIGURES_EVERY_S):
             self._figures()
+            self.outside.step(time.monotonic())
             self.worker.rejects.step(time.monotonic())
         if self._is_due("watch", WATCH_EVERY_S):
             self._watch()
@@ -143,39 +166,41 @@ class Housekeeping:
             return
         self.away = None
         self.worker.inputs.unreachable = False
-        self._check_topics(seen)
-        self._check_limits(limits)
+        wrong = self._wrong_topics(seen) or self._wrong_limits(limits)
+        if wrong is not None and self._doubted is not None:
+            raise wrong
+        # A broker that restarts may not know a topic for a moment, and one that was cut off from
+        # the others knows topics as they were.
+        self._doubted = wrong
+        if wrong is not None:
+            self._due["watch"] = time.monotonic() + WATCH_AGAIN_S
 
-    def _check_topics(self, seen: Seen) -> None:
+    def _wrong_topics(self, seen: Seen) -> UsageError | None:
+        """What of the inputs is not as it was when the worker started; None if all is."""
         layout = self.worker.layout
         for side, was in zip(Side, (layout.left_id, layout.right_id), strict=True):
             topic = self.worker.config.side(side).topic
             found = seen[topic]
             if found is None:
-                # A broker that restarts may not know a topic for a moment.
-                if topic in self._missing:
-                    raise UsageError(
-                        f"topic {topic} was deleted under the running job; create it and "
-                        f"{START_OVER}"
-                    )
-                self._missing.add(topic)
-                continue
-            self._missing.discard(topic)
+                return UsageError(
+                    f"topic {topic} was deleted under the running job; create it and {START_OVER}"
+                )
             topic_id, partitions = found
             if topic_id != was:
-                raise UsageError(
+                return UsageError(
                     f"topic {topic} was deleted and created again under the running job; "
                     f"{START_OVER}"
                 )
             if partitions != self.lane_count:
-                raise UsageError(
+                return UsageError(
                     f"topic {topic} went from {self.lane_count} to {partitions} partitions under "
                     f"the running job: keys moved to other lanes: with all workers stopped, give "
                     f"the other input as many, and the state with `spanjoin reshard --partitions "
                     f"{partitions}`; or undo it by recreating the topic, or {START_OVER}"
                 )
+        return None
 
-    def _check_limits(self, limits: Limits) -> None:
+    def _wrong_limits(self, limits: Limits) -> Fenced | None:
         """Start again where a topic takes less than it did: a transaction would fail for ever.
 
         What is too large for its topic is rejected before, by the limits that were found at the
@@ -183,7 +208,8 @@ class Housekeeping:
         """
         for topic, now, before in zip(limits._fields, limits, self.worker.limits, strict=True):
             if now < before:
-                raise Fenced(
+                return Fenced(
                     f"the {topic} topic takes {now} bytes a record, and took {before} when this "
                     f"worker started: it asks anew when it is started again"
                 )
+        return None

@@ -65,6 +65,11 @@ class Idleness:
         if quiet is not None:
             quiet.end = offset
 
+    def end(self, side: Side, lane: int) -> int | None:
+        """Offset of the partition's end, if that was the side's newest signal."""
+        quiet = self._quiet.get((side, lane))
+        return None if quiet is None else quiet.end
+
     def counting(self, lane: int) -> tuple[bool, bool]:
         """Per side, whether it counts in the lane's watermark now."""
         timeout_ms = self.config.idle_timeout_ms

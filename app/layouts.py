@@ -10,8 +10,9 @@ from app.formats import make_codec
 from app.kafka.reshard import Resharding
 from app.kafka.scan import Scanner
 from app.leftovers import Border, Placing, fitting, keyed
+from app.rights import RESHARD, missing, missing_on_group
 from app.status import last_checkpoints
-from app.topics import missing_input
+from app.topics import missing_input, names
 from app.validity import limits_of
 from app.writes import RECORD_SPARE_BYTES
 from rebalance.moving import jumps, levels
@@ -98,7 +99,7 @@ class Job:
                 )
 
     def check_topics(self) -> None:
-        """Raise UsageError where there is nothing to work on."""
+        """Raise UsageError where there is nothing to work on, or that is not allowed."""
         for side in Side:
             if self.inputs[side] not in self.topics:
                 raise UsageError(missing_input(self.config, side))
@@ -110,6 +111,10 @@ class Job:
         for topic in (self.config.rejects_topic, self.config.output.topic):
             if topic not in self.topics:
                 raise UsageError(f"topic {topic} does not exist: create it with `spanjoin topics`")
+        group = self.config.name
+        lacking = missing(names(self.config), self.topics, RESHARD)
+        if lacking := [*lacking, *missing_on_group(group, self.cluster.group_rights(group))]:
+            raise UsageError("; ".join(lacking))
 
     def level(self, watermarks: list[Watermarks]) -> list[int | None]:
         """What the watermarks are raised to; raises UsageError where that has to be allowed."""

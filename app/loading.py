@@ -1,7 +1,8 @@
 """`load`: a data file into one side, a record for each row, where every producer would put it.
 
 Invariant: rows keep their order within a partition, and each is written once; a row that does not
-fit the side's schema ends the load with its line, and with how many rows came before it.
+fit the side's schema, or that a worker could not read, ends the load with its line, and with how
+many rows came before it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from app.json_rows import JsonRows
 from app.kafka.cluster import Cluster
 from app.kafka.load import Loader, RecordTooLarge
 from app.progress import progress
+from app.readable import Readable, check_schema
+from app.rights import may_write
 from app.topics import missing_input
 
 if TYPE_CHECKING:
@@ -40,8 +43,11 @@ def load_file(config: Config, side: Side, path: Path, key: str, form: str | None
 
     `key` names the column of the join key. Raises UsageError, Unreachable or Crash.
     """
-    codec = make_codec(config)
+    codec = make_codec(config, sure=True)
+    if config.format_.format == "registry":
+        check_schema(config, side, codec.side_schema(side))
     conversion = row_conversion(config, side, codec, key)
+    readable = Readable(config, side, codec)
     topic = config.side(side).topic
     started = time.monotonic()
     with open_data(path, form) as data:
@@ -49,12 +55,16 @@ def load_file(config: Config, side: Side, path: Path, key: str, form: str | None
         found = cluster.topics([topic]).get(topic)
         if found is None:
             raise UsageError(missing_input(config, side))
+        if not may_write(found):
+            raise UsageError(
+                f'{side.name.lower()} topic "{topic}" may not be written to: grant Write'
+            )
         loader = Loader(config, topic, int(found.settings[_BYTES_MAX]))
         with progress(f"loading {topic}", data.total, counted=False) as advance:
             _load(
                 data,
                 loader,
-                lambda row: encoded(row, key, conversion, lambda r: codec.encode_event(side, r)),
+                lambda row: encoded(row, key, conversion, readable.encode),
                 advance,
             )
     seconds = time.monotonic() - started
@@ -121,6 +131,8 @@ def encoded(
     record = conversion.record(row.values)
     try:
         return _key_bytes(key, row.values), encode(record)
+    except Unfit:
+        raise
     except UnicodeEncodeError:
         # JSON can spell half of a surrogate pair, which is no text.
         raise Unfit(f"{key} has a character that UTF-8 cannot hold") from None

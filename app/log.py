@@ -46,6 +46,15 @@ def configure(log: LogTable) -> None:
     )
 
 
+def beside_results(log: LogTable) -> LogTable:
+    """The log of a command that runs a worker inside, and tells people itself what it does.
+
+    What each lane goes through would stand between its lines: it is told where somebody asked for
+    a level.
+    """
+    return log if "level" in log.model_fields_set else log.model_copy(update={"level": "warning"})
+
+
 def _renderers(form: str) -> list[Processor]:
     if form == "json":
         return [structlog.processors.JSONRenderer()]

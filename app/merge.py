@@ -17,11 +17,13 @@ no look at the records.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from app.join import limits_at
-from app.validity import Limits, fault_of
+from app.validity import Limits, fault_of, in_64_bits
+from native import loops
 from schemas.records import INT64_MAX, INT64_MIN, Arrival, Fault, Kind, Parts, Side, event_of
 from state.checkpoint import Watermarks
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 _MINUS_INFINITY: Final = -(2**80)
 _ANY_INTERVAL: Final = Limits(INT64_MIN, INT64_MAX, INT64_MAX - INT64_MIN, INT64_MAX)
 _INSERT: Final = int(Kind.INSERT)
+_MOVING: Final = (Kind.INSERT, Kind.WATERMARK)
 _NEVER: Final = Watermarks()
 
 _rank: Final = itemgetter(0)
@@ -75,25 +78,28 @@ class Inbox:
         """
         settings = self._settings
         limits = _ANY_INTERVAL if settings is None else limits_at(settings, now)
+        top, number, waiting = self._tops[side], int(side), self._waiting[side]
+        if loops is not None:
+            numbers = in_64_bits(limits)
+            risen = partial(_risen, limits)
+            self._tops[side] = loops.arrive(waiting, number, records, top, numbers, risen)
+            return
         low, high, length_max, latest = limits
-        top, number = self._tops[side], int(side)
-        add = self._waiting[side].append
+        add = waiting.append
         for offset, key, parts, source in records:
             if type(parts) is not Fault and parts[3] > top:
                 end, start, _, ts, kind, _ = parts
-                if kind == _INSERT:
-                    # `fault_of`, written out for what nearly every record is.
-                    if (
-                        key is not None
-                        and low <= start <= ts <= end <= high
-                        and end - start <= length_max
-                        and ts <= latest
-                    ):
-                        top = ts
-                elif kind == Kind.WATERMARK:
-                    event = event_of(offset, key, parts, source)
-                    if fault_of(event, limits) is None:
-                        top = ts
+                # `fault_of`, written out for what nearly every record is.
+                if (
+                    kind == _INSERT
+                    and key is not None
+                    and low <= start <= ts <= end <= high
+                    and end - start <= length_max
+                    and ts <= latest
+                ):
+                    top = ts
+                else:
+                    top = _risen(limits, top, offset, key, parts, source)
             add((top, number, offset, key, parts, source))
         self._tops[side] = top
 
@@ -146,3 +152,13 @@ class Inbox:
                 return max(lefts, ahead), rights
             return lefts, max(rights, ahead)
         return lefts, rights
+
+
+def _risen(
+    limits: Limits, top: int, offset: int, key: bytes | None, parts: Parts | Fault, source: object
+) -> int:
+    """The rank of a record that comes after one of this rank."""
+    if isinstance(parts, Fault) or parts[3] <= top or parts[4] not in _MOVING:
+        return top
+    event = event_of(offset, key, parts, source)
+    return top if fault_of(event, limits) is not None else event.ts

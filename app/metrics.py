@@ -77,6 +77,13 @@ _LANE_COUNTERS: Final[Mapping[str, tuple[str, str]]] = {
     ),
 }
 
+# Of the worker as a whole: name and text.
+_COUNTERS: Final = (
+    ("renewals", "Producers thrown away after a failed transaction"),
+    ("starved_sides", "Sides sought anew, of which nothing came although the broker had more"),
+    ("wipes", "Local stores that could not be gone on from"),
+)
+
 
 class Totals(NamedTuple):
     """What a lane's committed turns came to since this worker took it over."""
@@ -175,8 +182,7 @@ class Metrics:
             "kind",
         )
         self._left = counter("lanes_left", "Lanes that went: revoked or lost", "kind")
-        self._renewals = counter("renewals", "Producers thrown away after a failed transaction")
-        self._wipes = counter("wipes", "Local stores that could not be gone on from")
+        self._renewals, self._starved, self._wipes = (counter(*one) for one in _COUNTERS)
         self._lanes = gauge("lanes", "Lanes of the job, whoever has them")
         self._away = gauge("broker_away", "1 while no broker answers")
         self._registry_away = gauge(
@@ -240,6 +246,10 @@ class Metrics:
     def renewal(self) -> None:
         """Count a producer that was thrown away."""
         self._renewals.inc()
+
+    def starved(self) -> None:
+        """Count a side that the client did not feed."""
+        self._starved.inc()
 
     def wipe(self) -> None:
         """Count a store that is made anew."""

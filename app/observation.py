@@ -50,7 +50,8 @@ class Observation:
         self(lane, "running", reason=kind, takeover_ms=round(took_s * 1000))
 
     def left(self, lane: Lane, signal: Signal) -> None:
-        """The lane is ours no more."""
+        """The lane is ours no more; nor are its series, also if it never ran."""
+        self.metrics.forget(lane.number)
         self.metrics.departure(signal)
         self(lane, signal, reason=_LEFT[signal])
 

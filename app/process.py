@@ -1,8 +1,15 @@
 """One lane's part of a turn: what was polled goes in, a plan for the transaction comes out.
 
-Pure: no Kafka, no clock, no store writes. A plan changes nothing but the lane's windows in memory;
-`settle_turn` makes it the lane's state once its transaction is committed. If that fails, the lane
-is restored and nothing of this is used again.
+Pure: no Kafka, no clock, no store writes. A plan changes nothing but the lane's memory; it becomes
+what the lane is with `settle_turn`, once its transaction is committed. If that fails, memory is
+taken back to what is committed, and the lane is restored.
+
+One more turn may be planned on top of one whose transaction is under way. Then for a while:
+
+* `Running.checkpoint` and `Running.buckets` are the committed turn's, and what the world is told:
+  positions, releases and truncation go by them.
+* `Running.planned` and `Running.state` are the newest plan's. Windows hold the rows of both plans,
+  and none that either of them changed may be evicted: the store has not got them yet.
 """
 
 from __future__ import annotations
@@ -10,10 +17,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
-from app.join import Effects, JoinSettings, LaneState, abandon, join, settle
+from app.effects import entered
+from app.join import Effects, JoinSettings, LaneState, abandon, advance, join, settle
 from app.merge import Inbox
 from schemas.codec import Unresolved
-from schemas.records import Side
+from schemas.records import JoinType, Side
 from state.checkpoint import Watermarks
 
 if TYPE_CHECKING:
@@ -22,8 +30,8 @@ if TYPE_CHECKING:
     from app.effects import Match
     from schemas.records import Arrival
     from state.checkpoint import Bucket, Checkpoint, Layout
+    from state.keys import StoredRow
     from state.warm import Warm
-    from state.window import StoredRow
 
 EVICTED_SHARE: Final = 0.125
 """Part of the limit on windows that one eviction frees beyond what it must."""
@@ -42,6 +50,10 @@ class Running:
     changelog_first: int
     """Offset of the first record of the newest committed turn or claim."""
     inbox: Inbox = field(init=False)
+    planned: Checkpoint = field(init=False)
+    """That of the newest turn that was planned."""
+    buckets: dict[int, Bucket] = field(init=False)
+    """The committed directory."""
     expected: list[int] = field(default_factory=lambda: [0, 0])
     """Per side, the offset below which everything has been put into the inbox."""
     drained: list[bool] = field(default_factory=lambda: [False, False])
@@ -55,6 +67,8 @@ class Running:
 
     def __post_init__(self) -> None:
         self.inbox = Inbox(self.settings, self.checkpoint.watermarks)
+        self.planned = self.checkpoint
+        self.buckets = dict(self.state.buckets)
         self.expected = list(self.positions)
 
     @property
@@ -73,6 +87,8 @@ class Plan:
     effects: Effects | None = None
     taken: tuple[int, int] = (0, 0)
     """Input records of each side."""
+    after: int | None = None
+    """The changelog's end that this follows from; None where a turn of our own was the last."""
 
     @property
     def rows(self) -> Mapping[bytes, bytes]:
@@ -109,8 +125,13 @@ class Stored(Protocol):
     def buckets(self) -> dict[int, Bucket]:
         """The directory."""
 
-    def window(self, buckets: Iterable[int], key: bytes) -> list[StoredRow]:
-        """The stored rows of a key."""
+    def windows(self, buckets: Sequence[int], keys: Collection[bytes]) -> list[StoredRow]:
+        """The stored rows of these keys, in the store's order."""
+
+    def probe(
+        self, buckets: Sequence[int], records: list[Arrival], span: int
+    ) -> tuple[list[StoredRow], list[bytes]]:
+        """What these records may match, and of which keys that cannot be said."""
 
     def due(self, first: bytes, after: bytes, count_max: int) -> list[bytes]:
         """The first entries of the index by end in [first, after)."""
@@ -132,7 +153,9 @@ def resumed(
     watermarks, decided = Watermarks(), b""
     if checkpoint is not None:
         watermarks, decided = checkpoint.watermarks, checkpoint.decided
-    state = LaneState(watermarks, store.buckets(), store.window, span, store.due, decided)
+    state = LaneState(watermarks, store.buckets(), store.windows, span, store.due, decided)
+    if layout.join_type == JoinType.INNER.value:
+        state.windows.probe = store.probe
     if warm is not None:
         state.windows.adopt(warm.table, warm.costs)
     return state
@@ -162,7 +185,7 @@ def plan_turn(running: Running, moment: Moment, counting: tuple[bool, bool]) -> 
     if effects.taken < len(records):
         running.inbox.put_back(records[effects.taken :])
         del records[effects.taken :]
-    before = running.checkpoint
+    before = running.planned
     left, right = _positions(before, records)
     rows, size = _totals(running.state.buckets, effects.buckets, before)
     checkpoint = replace(
@@ -180,6 +203,8 @@ def plan_turn(running: Running, moment: Moment, counting: tuple[bool, bool]) -> 
     )
     of_left = [record[1] for record in records].count(Side.LEFT)
     taken = of_left, len(records) - of_left
+    running.planned = checkpoint
+    advance(running.state, effects)
     return Plan(running.lane, "turn", checkpoint, effects, taken)
 
 
@@ -189,13 +214,19 @@ def settle_turn(running: Running, plan: Plan, first: int, position: int) -> None
     running.changelog_first = first
     running.changelog_position = position
     if plan.effects is not None:
+        entered(running.buckets, plan.effects)
         settle(running.state, plan.effects)
 
 
 def abandon_turn(running: Running, plan: Plan) -> None:
-    """The plan's transaction failed: what the turn changed in memory is forgotten."""
+    """The plan will not be committed, nor any after it: memory is what was committed, again."""
+    running.planned = committed = running.checkpoint
+    state = running.state
+    state.watermarks, state.decided = committed.watermarks, committed.decided
+    state.buckets.clear()
+    state.buckets.update(running.buckets)
     if plan.effects is not None:
-        abandon(running.state, plan.effects)
+        abandon(state, plan.effects)
 
 
 def _positions(before: Checkpoint, records: Sequence[Arrival]) -> tuple[int, int]:
@@ -228,13 +259,21 @@ def truncation_point(running: Running) -> int:
     No live bucket has a row there, and the last committed turn or claim stays. Only committed
     knowledge moves it.
     """
-    firsts = [bucket.first_offset for bucket in running.state.buckets.values()]
+    firsts = [bucket.first_offset for bucket in running.buckets.values()]
     return min([*firsts, running.changelog_first])
 
 
+def windows_bytes(lanes: Iterable[Running]) -> int:
+    """What the windows of these lanes take in memory."""
+    return sum([running.state.windows.size for running in lanes])
+
+
 def bound_windows(lanes: Collection[Running], bytes_max: int) -> None:
-    """Evict windows over all lanes, the largest lane first, until they fit with room to spare."""
-    excess = sum(running.state.windows.size for running in lanes) - bytes_max
+    """Evict windows over all lanes, the largest lane first, until they fit with room to spare.
+
+    Not while a turn is planned that is not committed.
+    """
+    excess = windows_bytes(lanes) - bytes_max
     if excess > 0:
         # An eviction looks at every window of its lane: once in a while, not every turn.
         excess += int(bytes_max * EVICTED_SHARE)

@@ -234,7 +234,11 @@ def show(config: Config, query: Query, answer: Mapping[str, Any]) -> None:
             rows.add_row(side, _interval(row, unit), said)
     out.print(rows)
     if not rows.row_count:
-        out.print("no rows; producers that place keys otherwise than Java's need --lane")
+        out.print(
+            "no live rows of this key: those past their horizon are not shown, `spanjoin explain` "
+            "looks further; producers that place keys otherwise than Java's need --lane",
+            soft_wrap=True,
+        )
         return
     matches = Table(title=f"{len(answer['matches'])} matches")
     for heading in ("overlap", *SIDES):

@@ -102,6 +102,11 @@ class Questions:
             question.refuse(NotAnswered("too many questions wait"))
         return question.answer
 
+    @property
+    def any(self) -> bool:
+        """Whether any wait."""
+        return not self._waiting.empty()
+
     def serve(
         self,
         running: Mapping[int, Running],

@@ -30,8 +30,9 @@ from app.writes import join_settings
 from schemas.partition import lane_of
 from schemas.records import Fault, Kind, Reason, Side
 from state.checkpoint import Checkpoint, Layout, Watermarks
+from state.resources import Resources
 from state.retention import span_of
-from state.store import LaneStore, Resources
+from state.store import LaneStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -209,7 +210,7 @@ class Replay:
                             lane.drained[side] = True
             turns = [effects for lane in self.lanes if (effects := self._turn(lane))]
             yield from turns
-            bound_windows(self.lanes, self.config.state.cache_memory_bytes)
+            bound_windows(self.lanes, self.config.state.windows_bytes)
             joined = bool(turns)
             if all(ended) and not joined:
                 return

@@ -13,6 +13,7 @@ from app.errors import UsageError
 from app.kafka.rejects import Made, replayed_headers
 from app.kafka.replays import Replays
 from app.rejects import Choice, RejectsTopic, counted
+from app.rights import may_write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,6 +40,12 @@ class Wish(NamedTuple):
 def replay_rejects(config: Config, wish: Wish, say: Callable[[str], None]) -> None:
     """Replay what is meant and can be, and say what was done. Raises UsageError, Crash."""
     topic = RejectsTopic(config)
+    if not may_write(topic.topics[topic.topic]):
+        topic.close()
+        raise UsageError(
+            f'rejects topic "{topic.topic}" may not be written to: grant Write, for the note that '
+            f"a reject was replayed"
+        )
     with closing(topic), closing(Replays(config, _bytes_max(topic))) as replays:
         # The topic's end is looked up from here on only: by now no other replay can go on, and what
         # it has done is known.
@@ -78,6 +85,8 @@ def _misfit(topic: RejectsTopic, reject: Reject) -> str:
     found = topic.topics.get(name)
     if found is None or partition >= found.partitions:
         return f"{name} has no partition {partition} any more"
+    if not may_write(found):
+        return f"{name} may not be written to: grant Write"
     copy = Made(reject.key, reject.value, replayed_headers(reject, topic.topic))
     if copy.size > _limit(found):
         return f"too large for {name} with the header that is added"

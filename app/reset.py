@@ -28,9 +28,10 @@ from app.errors import Crash, Unreachable, UsageError
 from app.kafka.reset import Clearing, Retractions
 from app.kafka.scan import Scanner
 from app.progress import progress
+from app.rights import missing, missing_on_group, to_reset
 from app.status import last_checkpoints
 from app.steps import Reached, nobody
-from app.topics import missing_input, unequal
+from app.topics import missing_input, names, unequal
 from rebalance.moving import since
 from schemas.match_id import RESULT_KEYS
 from schemas.records import Side
@@ -119,11 +120,14 @@ def problems(config: Config, topics: Mapping[str, Topic]) -> list[str]:
 
 
 def _topics(config: Config, cluster: Clearing) -> tuple[dict[str, Topic], int]:
-    names = [config.left.topic, config.right.topic, config.output.topic]
-    topics = cluster.topics([*names, config.changelog_topic, config.rejects_topic])
+    topics = cluster.topics(names(config).values())
     if found := problems(config, topics):
         raise UsageError("; ".join(found))
-    return topics, topics[config.left.topic].partitions
+    lanes = topics[config.left.topic].partitions
+    lacking = missing(names(config), topics, to_reset(names(config), topics, lanes))
+    if lacking := [*lacking, *missing_on_group(config.name, cluster.group_rights(config.name))]:
+        raise UsageError("; ".join(lacking))
+    return topics, lanes
 
 
 def _refuse_resharded(config: Config, cluster: Clearing, scope: Scope) -> None:

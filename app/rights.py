@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from app.kafka.cluster import Topic
 
@@ -25,6 +25,33 @@ NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
 """By what a topic is to the job: the rights that `run` needs on it."""
 
 
+RESET: Final[Mapping[str, tuple[str, ...]]] = {
+    **NEEDED,
+    "output topic": (*_OUTPUT, "Read"),
+    "rejects topic": (*_OUTPUT, "Delete"),
+}
+"""The rights that `reset` needs on each, if none of them lacks partitions."""
+RESHARD: Final[Mapping[str, tuple[str, ...]]] = {
+    what: rights if what == "output topic" else (*rights, "Alter")
+    for what, rights in NEEDED.items()
+}
+"""The rights that `reshard` needs on each."""
+OF_GROUP: Final = ("Read", "Delete")
+"""What both need on the group of the job's name."""
+
+
+def to_reset(
+    names: Mapping[str, str], found: Mapping[str, Topic], lanes: int
+) -> dict[str, tuple[str, ...]]:
+    """The rights that `reset` needs on each: where the inputs grew, two topics follow them."""
+    followers = [
+        what
+        for what in ("changelog topic", "rejects topic")
+        if names[what] in found and found[names[what]].partitions < lanes
+    ]
+    return {**RESET, **{what: (*RESET[what], "Alter") for what in followers}}
+
+
 def needed(names: Mapping[str, str], topic: str | None) -> str:
     """What `run` needs on a topic that cannot even be looked at; nothing if it is none of ours."""
     for what, name in names.items():
@@ -33,15 +60,30 @@ def needed(names: Mapping[str, str], topic: str | None) -> str:
     return ""
 
 
-def missing(names: Mapping[str, str], found: Mapping[str, Topic]) -> list[str]:
+def may_write(topic: Topic) -> bool:
+    """Whether nobody says that this client may not."""
+    return topic.rights is None or "Write" in topic.rights
+
+
+def missing(
+    names: Mapping[str, str],
+    found: Mapping[str, Topic],
+    wanted: Mapping[str, tuple[str, ...]] = NEEDED,
+) -> list[str]:
     """The rights that `run` lacks on the topics that were found, a line for each. Pure.
 
-    `names`: the job's topics, by what they are to it.
+    `names`: the job's topics, by what they are to it. `wanted`: what another command needs.
     """
     lines = []
     for what, topic in names.items():
         rights = found[topic].rights if topic in found else None
-        lacking = [] if rights is None else [one for one in NEEDED[what] if one not in rights]
+        lacking = [] if rights is None else [one for one in wanted[what] if one not in rights]
         if lacking:
             lines.append(f'{what} "{topic}" may not be used: grant {", ".join(lacking)}')
     return lines
+
+
+def missing_on_group(group: str, allowed: Collection[str] | None) -> list[str]:
+    """The same of the group, for `reset` and `reshard`; None: nobody says what is allowed."""
+    lacking = [] if allowed is None else [one for one in OF_GROUP if one not in allowed]
+    return [f'group "{group}" may not be used: grant {", ".join(lacking)}'] if lacking else []

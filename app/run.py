@@ -7,6 +7,7 @@ and a loop that stands still is ended by the watchdog with 75, so that a supervi
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import gc
 import os
 import socket
@@ -37,11 +38,12 @@ from app.figures import unready
 from app.formats import job_schemas, worker_codec
 from app.housekeeping import Housekeeping
 from app.kafka.authority import Authority
+from app.kafka.clients import close_within
 from app.kafka.transactions import Limits, Topics, Transactions, producer_properties
 from app.metrics import Metrics
 from app.overview import Overview
 from app.ownership import Identity
-from app.placements import Placements
+from app.placements import Placements, check_newest
 from app.questions import NotAnswered, Questions
 from app.secrets import hide
 from app.steps import Reached, nobody
@@ -49,8 +51,8 @@ from app.timeline import timeline
 from app.topics import prepare_topics
 from app.worker import Worker
 from state.disk import StateDirTaken, lock_state_dir, store_error
+from state.resources import Resources
 from state.retention import span_of
-from state.store import Resources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,11 +68,10 @@ SLOW_AFTER_S: Final = 15.0
 STOP_WITHIN_S: Final = 8.0
 CLOSE_WITHIN_S: Final = 3.0
 HELPER_THREADS: Final = 8
-BLOCK_CACHE_SHARE: Final = 0.25
-"""Part of `state.cache_memory` that goes to RocksDB's block cache, beside the windows."""
 WRITE_BUFFER_BYTES: Final = 64 * 1024 * 1024
 
 _THIS_MACHINE: Final = ("127.0.0.1", "::1", "localhost")
+_EVERY_ADDRESS: Final = ("0.0.0.0", "")  # noqa: S104 (nothing is bound here)
 
 _log: Final = structlog.get_logger()
 
@@ -137,8 +138,8 @@ class Process:
             return self.waiting_for
         if (still := self._live(SLOW_AFTER_S)) is not None:
             return still
-        if self.housekeeping is not None and self.housekeeping.away is not None:
-            return f"the broker does not answer: {self.housekeeping.away}"
+        if self.housekeeping is not None and self.housekeeping.unready is not None:
+            return self.housekeeping.unready
         if self.worker is not None and self.worker.inputs.unreachable:
             return "no broker can be reached"
         if self.worker is not None and self.worker.lookups.trouble is not None:
@@ -186,8 +187,13 @@ def _work(
     if connected is None:
         return EXIT_DONE
     process.waiting_for = "joining the group"
+    if config.consumer_properties().get("group.protocol") == "consumer":
+        _log.warning(
+            "a broker that was restarted may be unable to load the group for good",
+            reason='group.protocol "consumer"', seen_with="4.2.1",
+        )  # fmt: skip
     worker = make_worker(config, identity, process, authority, connected, threads)
-    worker.intake.placements = Placements(connected.lanes)
+    worker.intake.placements = Placements(connected.lanes, config.join.partitioners)
     process.worker = worker
     process.housekeeping = Housekeeping(worker, connected.lanes)
     gc.collect()
@@ -212,7 +218,7 @@ def _work(
         _log.info("stopped")
         return EXIT_DONE
     finally:
-        _bounded(worker.close, CLOSE_WITHIN_S)
+        close_within(CLOSE_WITHIN_S, worker.close)
 
 
 def make_worker(
@@ -231,7 +237,6 @@ def make_worker(
         changelog=config.changelog_topic,
         rejects=config.rejects_topic,
     )
-    memory = config.state.cache_memory_bytes
     process.questions = Questions(connected.lanes)
     return Worker(
         config=config,
@@ -248,8 +253,11 @@ def make_worker(
         schemas=job_schemas(config),
         layout=connected.layout,
         limits=connected.limits,
-        resources=Resources(int(memory * BLOCK_CACHE_SHARE), WRITE_BUFFER_BYTES),
+        resources=Resources(config.state.block_cache_bytes, WRITE_BUFFER_BYTES),
         threads=threads,
+        ending=ThreadPoolExecutor(
+            1, "ending", partial(structlog.contextvars.bind_contextvars, worker=identity.worker)
+        ),
         questions=process.questions,
         metrics=process.metrics or Metrics(),
         accept_bounds=process.accept_bounds,
@@ -265,6 +273,7 @@ def _connect(
 
     def contact() -> Connected:
         lanes = prepare_topics(config)
+        check_newest(config, lanes)
         span = span_of(config.lateness, config.max_interval)
         return Connected(lanes, authority.limits(), authority.layout(span))
 
@@ -312,10 +321,16 @@ def _http(config: Config, process: Process) -> Iterator[Identity]:
         access=allowed,
     )
     try:
-        address = config.http.advertised or f"{config.http.host}:{server.port}"
-        yield Identity(worker_id, address)
+        yield Identity(
+            worker_id, config.http.advertised or reached_at(config.http.host, server.port)
+        )
     finally:
         server.close()
+
+
+def reached_at(host: str, port: int) -> str:
+    """Where others reach a server on `host`: if that is every address, by the machine's name."""
+    return f"{socket.gethostname() if host in _EVERY_ADDRESS else host}:{port}"
 
 
 def _watch(process: Process) -> None:
@@ -327,6 +342,8 @@ def _watch(process: Process) -> None:
     while not process.stopping.wait(1.0):
         if time.monotonic() - process.beat > STUCK_AFTER_S:
             _log.error("the loop hangs, the process ends", stuck_s=STUCK_AFTER_S)
+            # Which call it is that hangs is known here and nowhere else.
+            faulthandler.dump_traceback(sys.stderr, all_threads=True)
             _exit(EXIT_RESTART)
 
 
@@ -352,11 +369,3 @@ def _exit(code: int) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
-
-
-def _bounded(close: object, seconds: float) -> None:
-    """Call something that may hang, and leave it behind after a while."""
-    assert callable(close), "needs a function"
-    closing = threading.Thread(target=close, name="close", daemon=True)
-    closing.start()
-    closing.join(seconds)

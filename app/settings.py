@@ -215,6 +215,9 @@ class JoinTable(Table):
     type: Literal["inner", "left", "right", "full"] = setting(
         "inner", "", "whose rows are written also when nothing matches them"
     )
+    partitioners: Literal["same", "any"] = setting(
+        "same", "", "whether a job may have sides that were visibly written with different ones"
+    )
 
 
 class TurnTable(Table):
@@ -233,6 +236,11 @@ class TurnTable(Table):
         return units.duration(self.max_wait, "ms")
 
 
+BLOCK_CACHE_PART: Final = 8
+"""One in so many bytes of `state.cache_memory`. What a turn needs is read in the store's order, and
+so each block once: memory does more as windows."""
+
+
 class StateTable(Table):
     """`[state]`: the local copy of the join's state."""
 
@@ -248,9 +256,14 @@ class StateTable(Table):
     )
 
     @property
-    def cache_memory_bytes(self) -> int:
-        """The memory for windows and the store's cache."""
-        return units.size(self.cache_memory)
+    def block_cache_bytes(self) -> int:
+        """The memory for RocksDB's cache, of `cache_memory`."""
+        return units.size(self.cache_memory) // BLOCK_CACHE_PART
+
+    @property
+    def windows_bytes(self) -> int:
+        """The memory for windows: the rest of `cache_memory`."""
+        return units.size(self.cache_memory) - self.block_cache_bytes
 
     @property
     def cleanup_delay_ms(self) -> int:
@@ -264,7 +277,9 @@ class HttpTable(Table):
     host: str = setting("127.0.0.1", "", "the address to listen on")
     port: Whole = setting(0, "", "the port to listen on; 0 = no server", ge=0, le=65_535)
     advertised: str = setting(
-        "", "host:port", "how others reach this server; host and port if not said"
+        "",
+        "host:port",
+        "how others reach this server; host and port if not said, for 0.0.0.0 the machine's name",
     )
     token: str = setting(
         "",

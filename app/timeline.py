@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from app.process import Running
     from schemas.codec import Codec
     from state.keys import Row
-    from state.window import Rows, Window
+    from state.side import Rows
+    from state.window import Window
 
 ROWS_MAX: Final = 500
 """Of each side, the newest by their ends: as many as can be told apart in a picture."""

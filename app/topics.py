@@ -118,9 +118,9 @@ def unequal(config: Config, left: int, right: int) -> str:
     return (
         f'left topic "{config.left.topic}" has {_counted(left)}, right topic '
         f'"{config.right.topic}" has {_counted(right)}: they must have the same number; '
-        f"`spanjoin reshard --partitions {max(left, right)}` gives the other as many and moves the "
-        f"state; or recreate one of them and load it again, because keys do not move when "
-        f"partitions are added"
+        f"if the job has state, `spanjoin reshard --partitions {max(left, right)}` gives the other "
+        f"as many and moves it; if not, recreate one of them and load it again, because keys "
+        f"do not move when partitions are added"
     )
 
 
@@ -182,9 +182,11 @@ def _compare(what: str, wanted: NewSpec, found: Topic, made: Plan) -> None:
                     f"{topic} has {setting}={has}; {value} would hold the inputs' largest records"
                 )
         elif has != value:
+            why = ", or matches of old events are deleted at once" * (what == _OUTPUT_TOPIC)
             text = (
-                f"{topic} has {setting}={has}, but must have {setting}={value}: change it with "
-                f"kafka-configs.sh --alter --topic {wanted.name} --add-config {setting}={value}"
+                f"{topic} has {setting}={has}, but must have {setting}={value}{why}: change it "
+                f"with kafka-configs.sh --bootstrap-server HOST:PORT --alter --topic {wanted.name} "
+                f"--add-config {setting}={value}"
             )
             made.differences.append(Difference(wanted.name, text))
 

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from app.join import JoinSettings, LaneState
-    from state.window import Rows, Windows
+    from state.side import Rows
+    from state.window import Windows
 
 UnmatchedValue = Callable[[int, int, int, bytes], bytes]
 """(side, start, end, the row's value) -> the value of its output record."""
@@ -53,6 +54,9 @@ many rows become due as come in; what a jump in time leaves waits for the turns 
 LOADED_BYTES_MAX: Final = 16 * 1024 * 1024
 """What a turn reads into memory for due rows, as windows count it, before it leaves the rest to the
 next one: about 200 ms. Due rows may be few, and of keys that have many rows more."""
+
+FETCHED_AT_ONCE: Final = 100
+"""Due rows whose windows are read together."""
 
 
 class Outer(NamedTuple):
@@ -143,15 +147,18 @@ def _fresh(outer: Outer, decisions: Decisions, after: bytes) -> Iterator[bytes]:
 def _look(windows: Windows, due: list[bytes], reach: int, found: list[tuple[int, Row]]) -> int:
     """Adds those of the rows that are live and have no match; returns how many it looked at."""
     table, full = windows.table, windows.size + LOADED_BYTES_MAX
-    for looked, (side, key, end, start, row_id) in enumerate(parse_entries(due), 1):
+    entries = list(parse_entries(due))
+    for at, (side, key, end, start, row_id) in enumerate(entries):
+        if at % FETCHED_AT_ONCE == 0:
+            if windows.size > full:
+                return at
+            windows.fetch([entry[1] for entry in entries[at : at + FETCHED_AT_ONCE]])
         window = table.get(key) or windows.open(key)
         row = window[side].get(row_id)
         if row is None or row[0] != end or row[1] != start:
             row = _older(window[side], end, start, row_id)
         if row[4] == LIVE and not meets(window[1 - side], start, end, reach):
             found.append((side, row))
-        if windows.size > full:
-            return looked
     return len(due)
 
 

@@ -32,6 +32,12 @@ def limits_of(lateness: int, max_interval: int, latest: int | None) -> Limits:
     return Limits(INT64_MIN + room, high, max_interval, high if latest is None else latest)
 
 
+def in_64_bits(limits: Limits) -> tuple[int, int, int, int]:
+    """The same in 64 bits, for compiled loops; what a larger one lets pass is not theirs."""
+    low, high, length_max, latest = limits
+    return low, high, min(length_max, INT64_MAX), min(latest, INT64_MAX)
+
+
 def fault_of(event: Event, limits: Limits) -> tuple[Reason, str] | None:
     """Why the event is invalid, with a detail for people; None if it is not."""
     kind = event.kind

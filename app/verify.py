@@ -20,7 +20,8 @@ from rebalance.compare import TOLD_MAX, Comparison
 from rebalance.restore import Audit, Replay
 from state.checkpoint import Unreadable, decode_turn
 from state.disk import StoreDamaged
-from state.store import LaneStore, Resources
+from state.resources import Resources
+from state.store import LaneStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,11 +10,12 @@ from __future__ import annotations
 import time
 from concurrent.futures import Executor, wait
 from dataclasses import dataclass, field, replace
-from itertools import chain
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 
+from app.beyond import Beyond
 from app.copies import Copies
 from app.errors import Crash, Renew
 from app.idleness import Idleness
@@ -26,31 +27,21 @@ from app.kafka.transactions import LaneWrite, Limits, Transactions, Written
 from app.lookups import Lookups
 from app.observation import Observation
 from app.ownership import Identity, claim, release, takeover_kind
-from app.pace import Pace
-from app.process import (
-    Moment,
-    Plan,
-    Running,
-    abandon_turn,
-    bound_windows,
-    plan_turn,
-    resumed,
-    settle_turn,
-)
+from app.process import Plan, Running, resumed
 from app.questions import NotAnswered
 from app.reject_log import RejectLog
 from app.steps import Reached, nobody
 from app.suspicion import Suspicion
+from app.turns import Turns
 from app.writes import join_settings, lane_write
 from rebalance.lanes import Lane
 from rebalance.phases import Signal
 from rebalance.takeover import Takeovers
-from schemas.codec import Unresolved
 from schemas.records import Side
 from state.disk import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable
 
     from app.config import Config
     from app.kafka.authority import Authority
@@ -59,10 +50,13 @@ if TYPE_CHECKING:
     from app.questions import Questions
     from schemas.codec import Codec
     from state.checkpoint import Checkpoint, Layout
-    from state.store import Resources
+    from state.resources import Resources
 
 CLOSE_TIMEOUT_S: Final = 3.0
+ENDED_WITHIN_S: Final = 60.0
+"""More than the watchdog leaves a turn."""
 
+T = TypeVar("T")
 _log: Final = structlog.get_logger()
 
 
@@ -79,6 +73,8 @@ class Worker:
     limits: Limits
     resources: Resources
     threads: Executor
+    ending: Executor
+    """One thread, for the ends of transactions alone: they must not queue up behind anything."""
     questions: Questions
     metrics: Metrics
     schemas: Schemas | None = None
@@ -93,13 +89,14 @@ class Worker:
     """Whether the group has given us an assignment, even an empty one."""
     producers: Producers = field(init=False)
     inputs: Inputs = field(init=False)
+    beyond: Beyond = field(init=False)
     idleness: Idleness = field(init=False)
     lookups: Lookups = field(init=False)
     intake: Intake = field(init=False)
     takeovers: Takeovers = field(init=False)
     reader: RestoreReader = field(init=False)
     copies: Copies = field(init=False)
-    pace: Pace = field(init=False)
+    turns: Turns = field(init=False)
     observe: Observation = field(init=False)
     _kept: dict[int, Running] = field(default_factory=dict)
     """Lanes that are restored without a new assignment, as they ran before."""
@@ -109,11 +106,12 @@ class Worker:
     """Whether the last step did something, so that the next poll need not wait."""
 
     def __post_init__(self) -> None:
-        self.pace = Pace(self.config.turn.max_records)
+        self.turns = Turns(self)
         self.observe = Observation(self.metrics, self.reached)
         self.producers = Producers(self.transactions, self.authority, self.threads)
         self.inputs = Inputs(self.config, self.identity.worker, self)
         self.reader = RestoreReader(self.config, self.identity.worker)
+        self.beyond = Beyond(self)
         self.idleness = Idleness(self.config, self.authority, self.threads)
         self.lookups = Lookups(self.codec, self.schemas, self.threads)
         self.intake = Intake(
@@ -133,7 +131,7 @@ class Worker:
             resources=self.resources,
             layout=self.layout,
             topics=(self.config.left.topic, self.config.right.topic),
-            windows_bytes_max=self.config.state.cache_memory_bytes,
+            windows_bytes_max=self.config.state.windows_bytes,
             own=self.producers.own,
             observe=self.observe,
             accept_bounds=self.accept_bounds,
@@ -154,14 +152,23 @@ class Worker:
         What was polled goes into the inboxes before anything else can fail: the client does not
         give it a second time.
         """
-        wait_s = 0.0 if self._busy else self.config.turn.max_wait_ms / 1000
+        busy = self._busy or self.takeovers.busy
+        if not self.takeovers.busy:
+            self.turns.rest()
+        wait_s = 0.0 if busy else self.config.turn.max_wait_ms / 1000
         polled = self.inputs.poll(self.config.turn.max_records, wait_s)
-        self.intake.accept(polled, self._now())
+        self.intake.accept(polled, self.now())
+        self.beyond.step()
+        why = None
         try:
             self._busy = self._round() or bool(polled.records)
-            self.questions.serve(self.running, self.codec, self._prove, self.lookups.ask)
+            if not self.turns.ahead.plans:
+                self.questions.serve(self.running, self.codec, self._prove, self.lookups.ask)
         except Renew as renew:
-            self._start_over(str(renew))
+            why = str(renew)
+        if why is not None:
+            # Only now: the exception holds on to the producer that failed.
+            self._start_over(why)
 
     def _round(self) -> bool:
         """Take over, claim, join; returns whether a turn was committed."""
@@ -175,7 +182,7 @@ class Worker:
             return False
         self._claim(ready)
         self.idleness.step()
-        return self._turn()
+        return self.turns.step()
 
     def leave(self) -> None:
         """Release every lane and close the stores; raises nothing that a stop could not bear."""
@@ -196,6 +203,7 @@ class Worker:
         the lane over as it was before its newest turn.
         """
         self.running.clear()
+        self.ending.shutdown(wait=False)
         self.inputs.close()
         self.reader.close()
         wait(self.copies.busy, CLOSE_TIMEOUT_S)
@@ -228,6 +236,10 @@ class Worker:
         for number in lanes:
             self._drop(number, Signal.LOST)
 
+    def unsettled(self) -> bool:
+        """Whether others still have to give up lanes, so that another rebalance is to come."""
+        return self.authority.unsettled(self.questions.lanes)
+
     def away(self) -> None:
         """No broker can be reached: an idle producer is of no use after that.
 
@@ -242,19 +254,22 @@ class Worker:
         """Hand lanes over in good order: a checkpoint that says so."""
         if not lanes or not self.transactions.ready or not self.inputs.member():
             return
-        self._commit([Plan(n, "release", release(self.running[n].checkpoint)) for n in lanes])
+        self.commit([Plan(n, "release", release(self.running[n].checkpoint)) for n in lanes])
 
     def _claim(self, ready: list[Lane]) -> None:
         """Commit of a higher epoch: from here on the lanes are ours to write."""
         if not ready:
             return
-        plans = [Plan(lane.number, "claim", self._claiming(lane)) for lane in ready]
+        plans = [
+            Plan(lane.number, "claim", self._claiming(lane), after=lane.end_seen) for lane in ready
+        ]
         kept, layout = self._kept, self.layout
         kinds = [takeover_kind(lane.checkpoint, kept=lane.number in kept) for lane in ready]
-        states = [resumed(kept.pop(n.number, None), n.opened, layout, n.warm) for n in ready]
-        written = self._commit(plans)
+        states = [resumed(kept.get(n.number), n.opened, layout, n.warm) for n in ready]
+        written = self.commit(plans)
         for lane, plan, state, kind in zip(ready, plans, states, kinds, strict=True):
             lane.signal(Signal.CLAIMED)
+            kept.pop(lane.number, None)
             running = Running(
                 lane=lane.number,
                 checkpoint=plan.checkpoint,
@@ -285,71 +300,27 @@ class Worker:
         identity = replace(self.identity, writer=self.transactions.writer)
         return claim(lane.checkpoint, lane.bound, self.layout, self.config.start, identity)
 
-    def _turn(self) -> bool:
-        """Join what may be joined now, in one transaction over all running lanes."""
-        started = time.monotonic()
-        plans: list[Plan] = []
-        joining = self._joining(plans)
-        if next(joining, None) is None:
-            return False
-        joined = time.monotonic()
-        try:
-            written = self._commit(plans, joining)
-        except Renew:
-            self.pace.failed()
-            for plan in plans:
-                abandon_turn(self.running[plan.lane], plan)
-            raise
-        for plan in plans:
-            running = self.running[plan.lane]
-            settle_turn(running, plan, *written[plan.lane])
-            self.intake.flow(running)
-            if plan.effects is not None:
-                self.metrics.counted(plan.lane, plan.effects.counts, plan.taken)
-                self.rejects.note(plan.lane, plan.effects.rejects, time.monotonic())
-        bound_windows(self.running.values(), self.config.state.cache_memory_bytes)
-        ended = time.monotonic()
-        self.metrics.turn(ended - started, ended - joined)
-        self.pace.took(ended - started)
-        return True
-
-    def _joining(self, plans: list[Plan]) -> Iterator[Plan]:
-        """Join lane after lane; what has something to commit is added to `plans`."""
-        moment = Moment(
-            now=self._now(),
-            owner=self.identity.worker,
-            address=self.identity.address,
-            writer=self.transactions.writer,
-            limit=self.pace.limit,
-            max_skew=self.config.max_skew,
-        )
-        for running in self.running.values():
-            if not running.waits and (plan := self._plan(running, moment)):
-                plans.append(plan)
-                yield plan
-
-    def _plan(self, running: Running, moment: Moment) -> Plan | None:
-        """The lane's part of the turn; None where it has none, or has to wait for a schema."""
-        try:
-            return plan_turn(running, moment, self.idleness.counting(running.lane))
-        except Unresolved as unresolved:
-            running.waits = True
-            self.lookups.ask(unresolved)
-            return None
-
-    def _now(self) -> int | None:
+    def now(self) -> int | None:
+        """The wall clock in the job's unit, None where it does not matter."""
         return self.config.now_in_unit(time.time() * 1000)
 
-    def _commit(self, plans: list[Plan], joining: Iterable[Plan] = ()) -> dict[int, Written]:
+    def commit(
+        self, plans: list[Plan], meanwhile: Callable[[], None] | None = None
+    ) -> dict[int, Written]:
         """One transaction, then one store write a lane; the only way anything is written.
 
-        `joining` adds to `plans` what is joined meanwhile, see `Transactions.write`. Raises
-        Renew (only the changelog knows what counts), Crash, StoreError.
+        `meanwhile` is called while the transaction's end is waited for. Raises Renew (only the
+        changelog knows what counts), Crash, StoreError.
         """
         now_ms = int(time.time() * 1000)
-        kind, planned = plans[0].kind, chain(tuple(plans), joining)
-        writes = (lane_write(plan, self.config, self.limits, now_ms) for plan in planned)
-        written = self.transactions.write(kind, writes, self.inputs.metadata)
+        kind = plans[0].kind
+        writes = [lane_write(plan, self.config, self.limits, now_ms) for plan in plans]
+        begun = self.transactions.begin(kind, writes)
+        if meanwhile is None:
+            written = self.transactions.end(begun, self.inputs.metadata)
+        else:
+            ending = partial(self.transactions.end, begun, self.inputs.metadata)
+            written = _beside(self.ending, ending, meanwhile)
         for plan in plans:
             # If this fails the process ends: the changelog has the turn.
             store = self.lanes[plan.lane].opened
@@ -369,6 +340,7 @@ class Worker:
         self._renew = None
         self._busy = False
         self.producers.retire()
+        self.turns.abandon()
         self._kept |= self.running
         for number in list(self.running):
             self._stop_running(number)
@@ -379,6 +351,7 @@ class Worker:
 
     def _stop_running(self, number: int) -> None:
         if self.running.pop(number, None) is not None:
+            self.turns.forget(number)
             self.inputs.stop(number)
             self.idleness.stop(number)
             self.metrics.forget(number)
@@ -392,6 +365,21 @@ class Worker:
         self._kept.pop(number, None)
         self.takeovers.forget(lane)
         lane.signal(signal)
-        self.copies.leave(number, lane.store, time.monotonic())
+        self.copies.leave(number, lane.closer(), time.monotonic())
         self.observe.left(lane, signal)
         lane.store = None
+
+
+def _beside(thread: Executor, ending: Callable[[], T], meanwhile: Callable[[], None]) -> T:
+    """What `ending` returns or raises, on another thread; `meanwhile` is called on this one."""
+    ended = thread.submit(ending)
+    try:
+        try:
+            meanwhile()
+        finally:
+            wait((ended,), ENDED_WITHIN_S)
+        return ended.result()
+    finally:
+        # What it raises would hold itself by this name, and with it the failed producer: until
+        # some collection of garbage, which would then end the client on the loop's thread.
+        del ended

@@ -49,4 +49,5 @@ def lane_write(plan: Plan, config: Config, limits: Limits, now_ms: int) -> LaneW
         if effects is not None
         else (),
         rejects=effects.rejects if effects is not None else (),
+        after=plan.after,
     )

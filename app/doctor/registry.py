@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app.doctor.finding import Finding, fail, ok
+from app.doctor.finding import Finding, fail, ok, warn
 from app.errors import Retry, UsageError
+from app.formats import TELL_SCHEMA
 from schemas.layout import Layout
 from schemas.match_schema import match_schema
 from schemas.records import Side
@@ -19,16 +20,21 @@ if TYPE_CHECKING:
 def registry_findings(config: Config, schemas: JobSchemas) -> list[Finding]:
     """What the registry says of the newest schemas of both sides, and of their match."""
     try:
-        left, right = newest = [schemas.newest(side) for side in Side]
-        taken = schemas.takes_match(match_schema(left, right, schemas.join))
+        known = {side: schemas.known(side) for side in Side}
+        left, right = known[Side.LEFT], known[Side.RIGHT]
+        untold = left is None or right is None
+        taken = untold or schemas.takes_match(match_schema(left, right, schemas.join))
     except Retry as away:
         return [fail(f"registry: {away}", "start it, or correct schema.registry.url")]
     except UsageError as wrong:
         return [fail(f"registry: {wrong}")]
     found = [ok(f"registry: answers at {schemas.address}")]
-    for side in Side:
+    for side, schema in known.items():
+        if schema is None:
+            found.append(warn(f"registry: {schemas.unknown(side)}", TELL_SCHEMA))
+            continue
         try:
-            Layout(newest[side], config.fields(side), config.unit, HEADER_SIZE)
+            Layout(schema, config.fields(side), config.unit, HEADER_SIZE)
         except ValueError as error:
             found.append(
                 fail(
@@ -36,6 +42,8 @@ def registry_findings(config: Config, schemas: JobSchemas) -> list[Finding]:
                     "correct the field map or the units",
                 )
             )
+    if untold:
+        return found
     subject = config.match_subject
     if taken:
         return [*found, ok(f"registry: subject {subject} takes the match schema")]

@@ -67,14 +67,6 @@ def _input(what: str, name: str, topic: Topic) -> list[Finding]:
 
 def _output(name: str, topic: Topic) -> list[Finding]:
     findings = []
-    if "delete" in topic.settings.get(_POLICY, ""):
-        findings.append(
-            warn(
-                f'topics: output topic "{name}" deletes matches by their events\' age, those of '
-                f"old events at once",
-                f"set {_POLICY}=compact",
-            )
-        )
     for setting in _OLDEST:
         bound = topic.settings.get(setting, "")
         if bound.isdigit() and int(bound) < _UNBOUNDED:

@@ -28,6 +28,7 @@ from app.kafka.changelog import read_tail
 from app.kafka.clients import for_admin, with_defaults
 from app.kafka.failures import error_of, of_request
 from app.kafka.fences import Fences
+from app.kafka.group import unsettled
 from app.kafka.transactions import Limits
 from rebalance.lanes import Extent
 from schemas.records import Side
@@ -60,6 +61,9 @@ _STALE_LEADERS: Final = frozenset(
 REQUEST_TIMEOUT_S: Final = 10.0
 FENCE_TIMEOUT_S: Final = 20.0
 _PAUSE_S: Final = 0.02
+_PAUSE_S_MAX: Final = 0.5
+LOOK_AGAIN_S: Final = 0.5
+"""Between two questions of which the first one got an answer that cannot be."""
 _ANY_SIZE: Final = 2**31
 """More bytes than a record can have."""
 _COMPLAIN_EVERY_S: Final = 10.0
@@ -91,6 +95,14 @@ class Authority:
         )
         self._topics = (config.left.topic, config.right.topic)
         self._fences = Fences(self._init)
+
+    def look_again(self) -> None:
+        """After an answer that cannot be: wait a little, and learn anew who leads the partitions.
+
+        A broker that was cut off from the others may have given it, of what it knew then.
+        """
+        self._stopping.wait(LOOK_AGAIN_S)
+        self._look_for_leaders()
 
     def changelog(self, lane: int) -> Extent:
         """Log start and high watermark of the lane's changelog."""
@@ -189,6 +201,10 @@ class Authority:
         except KafkaException as error:
             raise of_request(error) from error
 
+    def unsettled(self, lanes: int) -> bool:
+        """Whether the group is about to share out its so many lanes again; does not wait long."""
+        return unsettled(self._admin, self._config.name, lanes)
+
     def truncate(self, offsets: Mapping[int, int]) -> None:
         """Delete the changelog below these offsets, by lane; does not wait.
 
@@ -286,6 +302,22 @@ class Authority:
         return left, right
 
     def _init(self, writer: str) -> None:
+        """Let one producer after the other ask for the name, until one of them is given it.
+
+        The first one makes the coordinator end what is open, which takes it some milliseconds; it
+        is told to come again, and the client does so after half a second. A new one asks at once.
+        """
+        deadline = time.monotonic() + FENCE_TIMEOUT_S
+        pause_s = _PAUSE_S
+        while not self._init_once(writer, deadline):
+            self._stopping.wait(pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+
+    def _init_once(self, writer: str, deadline: float) -> bool:
+        """Whether a producer was given the name; not as long as a transaction of it is ending.
+
+        Raises KafkaException, also where that was not decided in time.
+        """
         producer = Producer(
             {
                 "client.id": f"{self._client_id}-fence",
@@ -294,7 +326,19 @@ class Authority:
                 "transactional.id": writer,
             }
         )
-        producer.init_transactions(FENCE_TIMEOUT_S)
+        while True:
+            try:
+                producer.init_transactions(_PAUSE_S)
+            except KafkaException as error:
+                code = error_of(error).code()
+                if time.monotonic() > deadline or self._stopping.is_set():
+                    raise
+                if code == KafkaError.CONCURRENT_TRANSACTIONS:
+                    return False
+                if code != KafkaError._TIMED_OUT:  # noqa: SLF001 (its public name)
+                    raise
+            else:
+                return True
 
     def _await_settled(self) -> None:
         """Ask something harmless first; raises KafkaException, Retry where it is not answered.

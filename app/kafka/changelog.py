@@ -62,6 +62,10 @@ class RestoreReader:
             self._lanes.discard(lane)
             self._consumer.incremental_unassign([TopicPartition(self._topic, lane)])
 
+    def look_again(self) -> None:
+        """Learn anew who leads the partitions. Waits a second at most."""
+        look_up(self._consumer, self._topic)
+
     def read(self, limit: int) -> Replayed:
         """What is there now. Raises what a person or a restart must answer."""
         replayed = Replayed([], [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +14,7 @@ from confluent_kafka import KafkaException
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from confluent_kafka import Consumer, KafkaError
+    from confluent_kafka import Consumer, KafkaError, Message
 
     from app.properties import Property
 
@@ -33,12 +34,45 @@ _complained: Final[dict[int, float]] = {}
 def with_defaults(properties: Mapping[str, Property]) -> dict[str, Any]:
     """Properties of any client. It does not write to standard error, unless it is to debug.
 
-    A client that has lost every connection, be it that the broker closes them after ten idle
-    minutes, would by default forget all brokers and bootstrap anew. An idle producer then hangs:
-    its next transaction waits for a broker that is forgotten, 26 s as was seen, and fails.
+    A client that is in use for long must be able to bootstrap anew, which is the client's default:
+
+    1. A broker sleeps through its session with the controller, or starts: it is fenced. It answers,
+       but of brokers it lists none: fenced ones are left out.
+    2. A client that asks for metadata just then takes that for the whole truth, and forgets every
+       broker (`rd_kafka_metadata_decommission_unavailable_brokers`), the bootstrap ones, too.
+    3. A moment later the broker is back. The client knows nobody whom it could ask. Without a
+       bootstrap it stands still for good, and has nothing to say.
     """
     loudness = {} if "debug" in properties else {"log_level": _QUIET}
-    return {"metadata.recovery.strategy": "none", **loudness, **properties}
+    return {**loudness, **properties}
+
+
+class Silence:
+    """In place of a logger. Whatever it would say comes out of a call as well."""
+
+    def log(self, _level: int, _text: str, *_parts: object) -> None:
+        """Say nothing."""
+
+
+def for_commands(properties: Mapping[str, Property]) -> dict[str, Any]:
+    """Properties of a command's client: a command tells in one line what went wrong.
+
+    Of fatal errors, such as a right that is missing, the client writes lines of its own whatever
+    the level.
+    """
+    quiet = {} if "debug" in properties else {"logger": Silence()}
+    return {**quiet, **with_defaults(properties)}
+
+
+def for_transactions(properties: Mapping[str, Property]) -> dict[str, Any]:
+    """Properties of a producer that is thrown away as soon as a transaction of it fails.
+
+    By default a client that has lost every connection, be it that the broker closes them after ten
+    idle minutes, forgets all brokers and bootstraps anew. An idle producer then hangs: its next
+    transaction waits for a broker that is forgotten, 26 s as was seen, and fails. So this one keeps
+    what it knows; should it be told of no brokers, as above, its next transaction fails.
+    """
+    return {"metadata.recovery.strategy": "none", **with_defaults(properties)}
 
 
 def for_admin(properties: Mapping[str, Property]) -> dict[str, Any]:
@@ -60,6 +94,24 @@ def report(error: KafkaError) -> None:
     if now - _complained.get(error.code(), -COMPLAIN_EVERY_S) >= COMPLAIN_EVERY_S:
         _complained[error.code()] = now
         _log.warning("kafka", error=error.str())
+
+
+def noting(offsets: list[int]) -> Callable[[KafkaError | None, Message], None]:
+    """A delivery report that notes where a record is, if it was delivered."""
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        offset = message.offset()
+        if error is None and offset is not None:
+            offsets.append(offset)
+
+    return delivered
+
+
+def close_within(seconds: float, close: Callable[[], object]) -> None:
+    """Close a client, which has been seen to hang; after so long it is left behind."""
+    closing = threading.Thread(target=close, name="close", daemon=True)
+    closing.start()
+    closing.join(seconds)
 
 
 def look_up(consumer: Consumer, topic: str) -> None:
@@ -90,7 +142,12 @@ class Listener:
         level = {"log_level": _ALL_BUT_DEBUG}
         if "debug" in properties:
             level, self._tell = {}, _log.info
-        return {**with_defaults(properties), **level, "log.connection.close": True, "logger": self}
+        return {
+            **for_transactions(properties),
+            **level,
+            "log.connection.close": True,
+            "logger": self,
+        }
 
     def log(self, _level: int, text: str, *parts: object) -> None:
         """A line of the client's log, as Python's own loggers take it."""

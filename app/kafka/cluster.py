@@ -222,6 +222,17 @@ class Cluster:
         )
         return [_member(member) for described in found.values() for member in described.members]
 
+    def group_rights(self, group: str) -> frozenset[str] | None:
+        """What this client may do with a group; None where there is none, or nobody says."""
+        found = self._ask_each(
+            "Describe on group",
+            lambda: self._admin.describe_consumer_groups(
+                [group], include_authorized_operations=True, request_timeout=self._wait_seconds
+            ),
+            absent=KafkaError.GROUP_ID_NOT_FOUND,
+        )
+        return rights_of(found[group].authorized_operations) if group in found else None
+
     def _settings(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
         resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         if not resources:

@@ -58,8 +58,24 @@ _WRONG_SETTINGS: Final = {
 """What the broker says to settings that it will never take."""
 
 
-def error_of(exception: KafkaException) -> KafkaError:
+TROUBLES: Final[tuple[type[BaseException], ...]] = (
+    KafkaException,
+    KafkaError,  # type: ignore[assignment] # Not by its bases, but Python can catch it.
+    BufferError,
+    SystemError,
+)
+"""What a call of the client may raise that runs callbacks.
+
+1. The client learns that it is fenced, and sets the exception that its call is about to raise.
+2. Before the call returns there is something else to tell: a delivery report, a line of its log.
+   The callback is called on top of the exception, and fails for it.
+3. What the call raises in the end is SystemError, or the bare error without its exception."""
+
+
+def error_of(exception: KafkaException | KafkaError) -> KafkaError:
     """The error inside the client's exception."""
+    if isinstance(exception, KafkaError):
+        return exception
     error = exception.args[0]
     assert isinstance(error, KafkaError), f"not a client error: {error!r}"
     return error
@@ -68,12 +84,19 @@ def error_of(exception: KafkaException) -> KafkaError:
 def refusal(error: KafkaError) -> str:
     """What is said of an error that needs a person, with the right that is missing."""
     hint = _RIGHTS.get(error.code())
-    return f"Kafka refuses: {error.str()}" + (f": {hint}" if hint else "")
+    return f"Kafka refuses: {error.str().rstrip('.')}" + (f": {hint}" if hint else "")
 
 
-def in_transaction(exception: KafkaException) -> Response | SpanjoinError:
-    """The answer to a failure between begin and commit."""
-    error = error_of(exception)
+def needs_a_person(error: KafkaError) -> bool:
+    """Whether asking again will not help."""
+    return error.code() in _NEEDS_A_PERSON
+
+
+def in_transaction(trouble: object) -> Response | SpanjoinError:
+    """The answer to a failure between begin and commit, one of `TROUBLES`."""
+    if not isinstance(trouble, KafkaException | KafkaError):
+        return Renew(str(trouble))
+    error = error_of(trouble)
     if error.code() in _NEEDS_A_PERSON:
         return Crash(refusal(error))
     return Renew(error.str())

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
-from app.errors import Renew, UsageError
+from app.errors import Fenced, Renew
 from app.kafka.clients import look_up, report, with_defaults
-from app.kafka.failures import of_consumer
+from app.kafka.failures import TROUBLES, of_consumer
 from app.kafka.membership import read_membership
-from rebalance.lanes import START_OVER
 from schemas.records import Side
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ _DEFAULTS: Final[dict[str, str | int | bool]] = {
     "fetch.queue.backoff.ms": 5,
     "fetch.wait.max.ms": 10,
     "max.poll.interval.ms": 30_000,
-    "queued.max.messages.kbytes": 65_536,
+    "queued.max.messages.kbytes": 8_192,
 }
 _CLASSIC: Final[dict[str, str | int | bool]] = {
     "partition.assignment.strategy": "cooperative-sticky",
@@ -90,6 +89,9 @@ class Moves(Protocol):
 
     def lost(self, lanes: list[int]) -> None:
         """Ownership ended some time ago: drop everything, write nothing."""
+
+    def unsettled(self) -> bool:
+        """Whether the group, which has given us nothing, goes through another rebalance."""
 
     def away(self) -> None:
         """No broker can be reached, for however short a time."""
@@ -126,6 +128,12 @@ class Inputs:
         self._topics = (config.left.topic, config.right.topic)
         self._moves = moves
         properties = consumer_properties(config, client_id)
+        self._classic = properties.get("group.protocol", "classic") == "classic"
+        self._newcomer = self._classic
+        """Whether the group has not told us anything since we came."""
+        self._gave_up = False
+        """Whether the rebalance that is being told has taken lanes from us."""
+        self._closing = False
         self._consumers = (
             Consumer({**with_defaults(properties), "error_cb": self._on_trouble}),
             Consumer(
@@ -135,11 +143,24 @@ class Inputs:
         look_up(self._consumers[Side.RIGHT], self._topics[Side.RIGHT])
         self.unreachable = False
         """Whether every connection was lost, and nobody has seen a broker answer since."""
+        self.emptied = (0, 0)
+        """By side, how many polls took all that its client had fetched."""
+        self.out_of_range: dict[tuple[Side, int], str] = {}
+        """(side, lane) whose position the log does not have, and the client's words. Nothing more
+        of it comes until it is sought anew."""
         self._failure: BaseException | None = None
         self._following: set[int] = set()
 
     def subscribe(self) -> None:
-        """Join the group."""
+        """Join the group; in the callback of an assignment: join it again at once.
+
+        Lanes move to a newcomer in two rebalances: in the first one their owners are told to give
+        them up, and from there to the end of the second one they are nobody's. It would take a
+        second, as the client asks to join once a second only: the owners do so at once when they
+        have given up something, but all others have just asked, and the group waits for them. A
+        client that is told to subscribe while it is in a rebalance puts that off to the end of it,
+        and then joins at once (`rd_kafka_trigger_waiting_subscribe_maybe`).
+        """
         self._consumers[Side.LEFT].subscribe(
             [self._topics[Side.LEFT]],
             on_assign=self._on_assign,
@@ -150,18 +171,23 @@ class Inputs:
     def poll(self, limit: int, wait_s: float) -> Polled:
         """Take up to `limit` records of each side, waiting for the first left one only.
 
-        Raises UsageError where an input was cut past the position, Fenced where the group threw
-        the consumer out for good, and what a rebalance callback met.
+        Raises Fenced where the group threw the consumer out for good, and what a rebalance callback
+        met.
         """
         polled = Polled()
         left, right = self._consumers
-        messages = left.consume(1, wait_s) if wait_s > 0 else []
-        messages += left.consume(limit, 0)
+        try:
+            lefts = left.consume(1, wait_s) if wait_s > 0 else []
+            lefts += left.consume(limit, 0)
+            rights = right.consume(limit, 0) if self._following else []
+        except TROUBLES as error:
+            raise Fenced(f"a consumer cannot go on: {error}") from None
         if self._failure is not None:
             raise self._failure
-        self._sort(Side.LEFT, messages, polled)
-        if self._following:
-            self._sort(Side.RIGHT, right.consume(limit, 0), polled)
+        took_all = (len(lefts) < limit, len(rights) < limit)
+        self.emptied = (self.emptied[0] + took_all[0], self.emptied[1] + took_all[1])
+        self._sort(Side.LEFT, lefts, polled)
+        self._sort(Side.RIGHT, rights, polled)
         return polled
 
     def metadata(self) -> bytes:
@@ -210,6 +236,7 @@ class Inputs:
         from where a left partition was assigned.
         """
         at = TopicPartition(self._topics[side], lane, position)
+        self.out_of_range.pop((side, lane), None)
         self._consumers[side].seek(at)
         self._consumers[side].resume([at])
         self._consumers[side].seek(at)
@@ -222,7 +249,14 @@ class Inputs:
         return high
 
     def close(self) -> None:
-        """Leave the group; may hang in the client, so call it from a thread that may be left."""
+        """Leave the group; may hang in the client, so call it from a thread that may be left.
+
+        A client that still has a subscription in the end aborts the process (an assertion in
+        `rd_kafka_cgrp_destroy_final`), so one that was put off is taken back, and there is none
+        anew in the callbacks that the client calls while it closes.
+        """
+        self._closing = True
+        self._consumers[Side.LEFT].unsubscribe()
         for consumer in self._consumers:
             consumer.close()
 
@@ -261,27 +295,37 @@ class Inputs:
             polled.ends[side, lane] = message.offset()
             return
         if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - likewise
-            raise UsageError(
-                f"topic {self._topics[side]} partition {lane} no longer holds the position of the "
-                f"join ({error.str()}): records were deleted before they were read, or the topic "
-                f"was recreated; raise its retention, then {START_OVER}"
-            )
+            self.out_of_range[side, lane] = error.str()
+            return
         failure = of_consumer(error)
         if failure is not None:
             raise failure
         _log.warning("input", side=side.name.lower(), lane=lane, error=error.str())
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        if self._classic and not partitions and not self._gave_up:
+            self._guard(self._hasten)
+        self._newcomer = self._gave_up = False
         at = [TopicPartition(p.topic, p.partition, _NOWHERE) for p in partitions]
         self._guard(lambda: consumer.incremental_assign(at))
         self._guard(lambda: consumer.pause(at))
         self._guard(lambda: self._moves.assigned([p.partition for p in partitions]))
 
+    def _hasten(self) -> None:
+        """Take part in the next rebalance at once, if there is one: who has lanes had better know.
+
+        Else each rebalance would bring another one, and whoever commits just then starts over.
+        """
+        if not self._closing and (self._newcomer or self._moves.unsettled()):
+            self.subscribe()
+
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._gave_up = True  # The client joins again by itself.
         self._guard(lambda: self._moves.revoked([p.partition for p in partitions]))
         self._guard(lambda: consumer.incremental_unassign(partitions))
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._newcomer = self._classic
         self._guard(lambda: self._moves.lost([p.partition for p in partitions]))
         self._guard(lambda: consumer.incremental_unassign(partitions))
 

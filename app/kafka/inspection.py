@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import ConfigResource, ResourceType
 
-from app.kafka.clients import with_defaults
+from app.kafka.clients import for_commands
 from app.kafka.cluster import WAIT_SECONDS, Cluster, Topic, made, rights_of
 from app.kafka.failures import error_of
 from app.kafka.transactions import Limits, producer_properties
@@ -145,7 +145,7 @@ def refused_transaction(config: Config) -> str:
     properties = producer_properties(config, f"{config.name}-doctor", _LIMITS)
     producer = made(
         Producer,
-        {**with_defaults(properties), "transactional.id": f"{config.name}-doctor"},
+        {**for_commands(properties), "transactional.id": f"{config.name}-doctor"},
         "kafka.producer",
     )
     try:

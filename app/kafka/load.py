@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from app.errors import Crash, Unreachable
-from app.kafka.clients import with_defaults
+from app.kafka.clients import for_commands
 from app.kafka.cluster import WAIT_SECONDS
+from app.kafka.failures import TROUBLES, error_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +50,7 @@ class Loader:
                 "linger.ms": 20,
                 "compression.type": "lz4",
                 "message.max.bytes": max(record_bytes_max, 1_000_000),
-                **with_defaults(config.producer_properties()),
+                **for_commands(config.producer_properties()),
                 **_FIXED,
             }
         )
@@ -77,8 +78,7 @@ class Loader:
             break
         self._produced += 1
         if self._produced % _POLL_EVERY == 0:
-            self._producer.poll(0)
-            self._check()
+            self._poll(0)
 
     def flush(self) -> None:
         """Wait until everything sent is acknowledged; raises like `put`."""
@@ -88,8 +88,7 @@ class Loader:
         self._check()
 
     def _wait(self) -> None:
-        self._producer.poll(0.1)
-        self._check()
+        self._poll(0.1)
         waiting = len(self._producer)
         if waiting != self._waiting:
             self._waiting = waiting
@@ -101,6 +100,17 @@ class Loader:
                 f"no broker answered at {self._address} within {WAIT_SECONDS:g} s; "
                 f"{sent} records had been written to {self._topic}"
             )
+
+    def _poll(self, seconds: float) -> None:
+        """Hear what became of records; a fatal error comes out of the call itself."""
+        try:
+            self._producer.poll(seconds)
+        except TROUBLES as trouble:
+            if self._failure is None and isinstance(trouble, KafkaException | KafkaError):
+                self._failure = error_of(trouble)
+            elif self._failure is None:
+                raise
+        self._check()
 
     def _check(self) -> None:
         if self._failure is not None:

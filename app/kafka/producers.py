@@ -60,21 +60,24 @@ class Producers:
 
     def retire(self) -> None:
         """Stop using the live producer: its last transaction failed, or its end is in doubt."""
-        retired = self.transactions.retire()
-        if retired.producer is not None:
-            if retired.ended:
-                self._ended.append(retired.writer)
-            self.threads.submit(self._end, retired.writer, retired.producer)
+        writer, producer, ended = self.transactions.retire()
+        if producer is not None:
+            if ended:
+                self._ended.append(writer)
+            # Nobody but the thread may hold it when the thread lets go of it: its end takes time.
+            last = [producer]
+            del producer
+            self.threads.submit(self._end, writer, last)
 
     def forget_next(self) -> None:
         """No broker can be reached: a producer that was idle through that is of no use."""
         self._next = None
 
-    def _end(self, writer: str, producer: Producer) -> None:
+    def _end(self, writer: str, last: list[Producer]) -> None:
         """Let the old producer go, then end what it may have open.
 
         Its outputs may be the only trace of it, and they hold up every reader of their partitions
-        until they are decided.
+        until they are decided. `last` is emptied: whoever runs this holds on to its arguments.
         """
-        del producer
+        last.clear()
         self.authority.fence(writer)

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import KafkaException, Producer
 
 from app.errors import Crash
-from app.kafka.clients import with_defaults
+from app.kafka.clients import for_commands
 from app.kafka.cluster import WAIT_SECONDS, made
-from app.kafka.failures import error_of
+from app.kafka.failures import error_of, refusal
 from app.kafka.rejects import note_for, replayed_headers
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Replays:
             Producer,
             {
                 "compression.type": "lz4",
-                **with_defaults(config.producer_properties()),
+                **for_commands(config.producer_properties()),
                 **_FIXED,
                 "message.max.bytes": max(record_bytes_max, 1_000_000),
                 "transactional.id": f"{config.name}-replay",
@@ -59,7 +59,7 @@ class Replays:
         try:
             self._producer.init_transactions(WAIT_SECONDS)
         except KafkaException as error:
-            raise Crash(f"Kafka refuses a transaction: {error_of(error).str()}") from None
+            raise Crash(refusal(error_of(error))) from None
 
     def write(self, rejects: Iterable[Reject]) -> None:
         """Replay these in one transaction. Raises Crash; then none of them was replayed."""

@@ -15,9 +15,9 @@ from confluent_kafka.admin import NewPartitions
 
 from app.errors import Crash, Fenced, Unreachable, UsageError
 from app.kafka.authority import Authority
-from app.kafka.clients import with_defaults
+from app.kafka.clients import for_commands
 from app.kafka.cluster import WAIT_SECONDS, Cluster, Refused, made
-from app.kafka.failures import error_of
+from app.kafka.failures import error_of, needs_a_person, refusal
 from app.kafka.transactions import TRANSACTION_TIMEOUT_MS
 from rebalance.lanes import RESETTING
 
@@ -146,7 +146,7 @@ class Retractions:
             Producer,
             {
                 "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
-                **with_defaults(config.producer_properties()),
+                **for_commands(config.producer_properties()),
                 "client.id": f"{config.name}-reset",
                 "transactional.id": f"{config.name}-reset",
             },
@@ -189,6 +189,8 @@ def _joined(refusal: Refused) -> Refused | Joined:
 def _failed(error: KafkaException | BufferError) -> Crash:
     if isinstance(error, KafkaException):
         reason = error_of(error)
+        if needs_a_person(reason):
+            return Crash(refusal(reason))
         if reason.code() == KafkaError._FENCED:  # noqa: SLF001 (its public name)
             return Crash("another reset of this job has begun, which this one leaves the rest to")
         return Crash(f"matches could not be retracted: {reason.str()}; run the reset again")

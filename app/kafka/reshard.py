@@ -14,9 +14,9 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaExcep
 from confluent_kafka import TopicPartition as Place
 
 from app.errors import Crash
-from app.kafka.clients import with_defaults
+from app.kafka.clients import for_commands
 from app.kafka.cluster import WAIT_SECONDS, made
-from app.kafka.failures import error_of
+from app.kafka.failures import error_of, needs_a_person, refusal
 from app.kafka.reset import Clearing
 from app.kafka.transactions import HEADER_KIND, HEADER_WRITER, TRANSACTION_TIMEOUT_MS
 from rebalance.lanes import RESHARDING
@@ -78,7 +78,7 @@ class Mover:
                 "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
                 "message.max.bytes": bytes_max,
                 "compression.type": "lz4",
-                **with_defaults(config.producer_properties()),
+                **for_commands(config.producer_properties()),
                 "client.id": self.writer,
                 "transactional.id": self.writer,
             },
@@ -137,6 +137,8 @@ def _noted(offsets: list[int]) -> Callable[[KafkaError | None, Message], None]:
 def _failed(error: KafkaException | BufferError) -> Crash:
     if isinstance(error, KafkaException):
         reason = error_of(error)
+        if needs_a_person(reason):
+            return Crash(refusal(reason))
         if reason.code() == KafkaError._FENCED:  # noqa: SLF001 (its public name)
             return Crash("another reshard of this job has begun, which this one leaves the rest to")
         return Crash(f"state could not be written: {reason.str()}; run the reshard again")

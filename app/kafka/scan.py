@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from app.errors import Crash
-from app.kafka.clients import look_up, with_defaults
+from app.kafka.clients import close_within, for_commands, look_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +24,10 @@ T = TypeVar("T")
 BATCH: Final = 5_000
 STALLED_SECONDS: Final = 60.0
 """Longer than a transaction may stay open under a worker's settings, with its clean-up."""
-_WAIT_SECONDS: Final = 0.1
+_WAIT_SECONDS: Final = 0.01
+"""The client waits so long also when all has come: each scan that ends takes that much longer."""
+_FOLLOW_SECONDS: Final = 0.1
+CLOSE_WITHIN_S: Final = 3.0
 _FIXED: Final[Mapping[str, str | int | bool]] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -32,7 +35,11 @@ _FIXED: Final[Mapping[str, str | int | bool]] = {
     "isolation.level": "read_committed",
     "enable.partition.eof": True,
 }
-
+_REFUSED: Final[Mapping[int, str]] = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: 'Read on topic "{topic}"',
+    # Its name is all that is used of it, but the client looks for its coordinator.
+    KafkaError.GROUP_AUTHORIZATION_FAILED: 'Describe on group "{group}"',
+}
 
 Span = tuple[int, int]
 """The first offset that is wanted, and the first that is not."""
@@ -62,14 +69,23 @@ class Whole(NamedTuple):
 class Scanner:
     """A read_committed reader that never joins the group; close it when done."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(
+        self,
+        config: Config,
+        properties: Mapping[str, int] | None = None,
+        stalled_seconds: float = STALLED_SECONDS,
+    ) -> None:
+        """`properties` override the user's; it gives up after `stalled_seconds` at one place."""
         self._address = config.bootstrap_servers
+        self._group = config.name
+        self._stalled_seconds = stalled_seconds
         self._consumer = Consumer(
             {
                 "fetch.queue.backoff.ms": 5,
                 # A partition's end is told after such a wait: half a second each, by default.
                 "fetch.wait.max.ms": 10,
-                **with_defaults(config.consumer_properties()),
+                **for_commands(config.consumer_properties()),
+                **(properties or {}),
                 # Only a name here: nothing is subscribed to and nothing is committed.
                 "group.id": config.name,
                 **_FIXED,
@@ -80,7 +96,7 @@ class Scanner:
         """Committed records of [start, end), in batches; a batch may be empty.
 
         Where a transaction is still open below `end`, waits until it is decided. Raises Crash
-        when there was no progress for `STALLED_SECONDS`.
+        when there was no progress for so long as it was made for.
         """
         return self._scan(topic, {partition: (start, end)}, _read)
 
@@ -120,12 +136,12 @@ class Scanner:
                     self._consumer.incremental_unassign([TopicPartition(topic, lane)])
             if sum(reached.values()) > before:
                 progressed = time.monotonic()
-            elif time.monotonic() - progressed > STALLED_SECONDS:
+            elif time.monotonic() - progressed > self._stalled_seconds:
                 lane = min(open_spans)
                 raise Crash(
                     f"partition {lane} of {topic} was not readable beyond offset {reached[lane]} "
-                    f"for {STALLED_SECONDS:g} s: a transaction is still open there, or the broker "
-                    f"at {self._address} is away; try again later"
+                    f"for {self._stalled_seconds:g} s: a transaction is still open there, or the "
+                    f"broker at {self._address} is away; try again later"
                 )
             yield batch
         self._consumer.unassign()
@@ -135,14 +151,14 @@ class Scanner:
         look_up(self._consumer, topic)
         self._consumer.assign([TopicPartition(topic, lane, at) for lane, at in starts.items()])
         while True:
-            messages = self._consumer.consume(BATCH, _WAIT_SECONDS)
+            messages = self._consumer.consume(BATCH, _FOLLOW_SECONDS)
             for message in messages:
                 self._position(message, topic)
             yield [_read(message) for message in messages if message.error() is None]
 
     def close(self) -> None:
-        """Let the client go."""
-        self._consumer.close()
+        """Let the client go: a command ends, whatever that takes."""
+        close_within(CLOSE_WITHIN_S, self._consumer.close)
 
     def _position(self, message: Any, topic: str) -> int:  # noqa: ANN401 (the vendor's)
         """How far a record, or the news of a partition's end, shows that all was read."""
@@ -151,6 +167,9 @@ class Scanner:
             return int(message.offset()) + 1
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 (its public name)
             return int(message.offset())
+        if error.code() in _REFUSED:
+            what = _REFUSED[error.code()].format(topic=topic, group=self._group)
+            raise Crash(f"Kafka refuses {what}: {error.str()}")
         if error.fatal() or not _passes(error):
             raise Crash(f"topic {topic} cannot be read: {error.str()}")
         return 0

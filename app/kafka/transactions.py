@@ -22,16 +22,17 @@ fence each other for ever.
 from __future__ import annotations
 
 import contextlib
+import time
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaException, Message, Producer, TopicPartition
 
 from app.errors import Renew
-from app.kafka.clients import Listener, report
-from app.kafka.failures import error_of, in_transaction, of_request
+from app.kafka.clients import Listener, noting, report
+from app.kafka.failures import TROUBLES, error_of, in_transaction, of_request
 from app.kafka.rejects import Copied, copied_from, record_of
 from app.steps import Reached, nobody
 from schemas.records import NO_OFFSET, Side
@@ -101,6 +102,17 @@ class LaneWrite:
     matches: Sequence[tuple[bytes, bytes | None, int]] = ()
     """(match id, value or None, Kafka timestamp in ms)."""
     rejects: Sequence[Rejected] = ()
+    after: int | None = None
+    """Where the changelog must end: if somebody has written since, the transaction is aborted."""
+
+
+class Begun(NamedTuple):
+    """A transaction that is open: its outputs are with the client, its end is still to come."""
+
+    kind: str
+    writes: Sequence[LaneWrite]
+    records: Mapping[int, Sequence[bytes]]
+    """The changelog records of each lane."""
 
 
 class Topics(NamedTuple):
@@ -162,6 +174,8 @@ class Transactions:
         """Whether the last transaction was committed or aborted, and that acknowledged."""
         self.writer = ""
         """Transactional id of the live producer; empty while there is none."""
+        self.entered_s = 0.0
+        """How long it took until the broker had the first records of the last transaction."""
 
     def prepare(self) -> Prepared:
         """Make a new producer under a new name. Blocks; off the worker's thread.
@@ -208,17 +222,21 @@ class Transactions:
         return self._producer is not None
 
     def write(
-        self, kind: str, writes: Iterable[LaneWrite], metadata: Callable[[], bytes]
+        self, kind: str, writes: Sequence[LaneWrite], metadata: Callable[[], bytes]
     ) -> dict[int, Written]:
         """One whole transaction; returns where each lane's changelog records are.
 
         `kind` is turn, claim or release, readable in a record's headers without decoding it; or
         proof, which writes no record: its offsets alone show whether the group still counts us in.
-        `writes` may be made one by one: what a lane puts out is on its way to the broker while the
-        next lane's is made.
 
-        Raises Renew where it failed, whatever became of it, Crash where Kafka refuses for good,
-        and what the making of `writes` raises: then the transaction stays open.
+        Raises Renew where it failed, whatever became of it, Crash where Kafka refuses for good.
+        """
+        return self.end(self.begin(kind, writes), metadata)
+
+    def begin(self, kind: str, writes: Sequence[LaneWrite]) -> Begun:
+        """The first half of a transaction: what the worker's thread has to do for it.
+
+        Raises as `write` does.
         """
         producer = self._producer
         assert producer is not None, "no live producer"
@@ -231,34 +249,62 @@ class Transactions:
             raise Renew(str(error)) from error
         self._reached(f"{kind}.begun")
         try:
-            lanes, outputs = self._outputs(producer, writes)
-            self._reached(f"{kind}.produced")
-            records = {write.lane: write.changelog() for write in lanes}
+            for write in writes:
+                self._outputs(producer, write)
+        except TROUBLES as error:
+            raise self._failure(producer, error) from None
+        self._reached(f"{kind}.produced")
+        records = {write.lane: write.changelog() for write in writes}
+        return Begun(kind, writes, records)
+
+    def end(self, begun: Begun, metadata: Callable[[], bytes]) -> dict[int, Written]:
+        """The second half, which mostly waits for the broker; on any thread, while no poll runs.
+
+        Rebalance callbacks run in a poll only, so `metadata`, which is read in the midst of it, is
+        still that of the member whose lanes these are. Returns and raises as `write` does.
+        """
+        kind, writes, records = begun
+        outputs = any(write.matches or write.rejects for write in writes)
+        producer = self._producer
+        assert producer is not None, "no live producer"
+        began = time.monotonic()
+        try:
             if outputs:
                 _flush(producer)
+                self.entered_s = time.monotonic() - began
             self._reached(f"{kind}.flushed")
             written = self._changelog(producer, kind, records)
+            if not outputs:
+                self.entered_s = time.monotonic() - began
             self._reached(f"{kind}.logged")
-            offsets = [offset for write in lanes for offset in self._offsets(write)]
+            self._expect_end(producer, writes, written)
+            offsets = [offset for write in writes for offset in self._offsets(write)]
             member = self._membership(producer, metadata)
             producer.send_offsets_to_transaction(offsets, member, CALL_TIMEOUT_S)
             self._reached(f"{kind}.offsets")
             producer.commit_transaction(CALL_TIMEOUT_S)
-        except KafkaException as error:
-            if error_of(error).txn_requires_abort():
-                self._abort(producer)
-            raise in_transaction(error) from error
-        except BufferError as error:
-            raise Renew(str(error)) from error
-        except SystemError as error:
-            # The client has called a delivery report on top of the fatal error that it was about
-            # to raise.
-            raise Renew(f"fenced while records were on their way: {error}") from error
-        self._ended = True
-        self._reached(f"{kind}.committed")
-        # What the client had to say meanwhile is heard now.
-        producer.poll(0)
+            self._ended = True
+            self._reached(f"{kind}.committed")
+            # What the client had to say meanwhile is heard now.
+            producer.poll(0)
+        except TROUBLES as error:
+            raise self._failure(producer, error) from None
         return written
+
+    def _expect_end(
+        self, producer: Producer, writes: Sequence[LaneWrite], written: Mapping[int, Written]
+    ) -> None:
+        """Raises Renew where a changelog went on: its leader alone has taken the record."""
+        for write in writes:
+            if write.after is not None and written[write.lane].first != write.after:
+                self._abort(producer)
+                raise Renew(f"the changelog of lane {write.lane} went on from {write.after}")
+
+    def _failure(self, producer: Producer, trouble: object) -> Exception:
+        """What a call in a transaction has met, as what is to be done about it."""
+        if isinstance(trouble, KafkaException) and error_of(trouble).txn_requires_abort():
+            self._abort(producer)
+        return in_transaction(trouble)
 
     def _membership(self, producer: Producer, metadata: Callable[[], bytes]) -> bytes:
         """The group metadata of this moment; raises Renew when we are no member."""
@@ -274,22 +320,15 @@ class Transactions:
         Only where the broker has just answered. Whatever comes of it, the producer is not used
         again; if it is acknowledged, its name need not be fenced.
         """
-        with contextlib.suppress(KafkaException):
+        with contextlib.suppress(*TROUBLES):
             producer.abort_transaction(CALL_TIMEOUT_S)
             self._ended = True
 
-    def _outputs(
-        self, producer: Producer, writes: Iterable[LaneWrite]
-    ) -> tuple[list[LaneWrite], bool]:
-        """Hand matches and rejects to the client; returns what was written, and if it was any."""
-        lanes, outputs = [], False
-        for write in writes:
-            lanes.append(write)
-            self._matches(producer, write.matches)
-            for reject in write.rejects:
-                self._reject(producer, write.lane, reject)
-            outputs = outputs or bool(write.matches or write.rejects)
-        return lanes, outputs
+    def _outputs(self, producer: Producer, write: LaneWrite) -> None:
+        """Hand a lane's matches and rejects to the client."""
+        self._matches(producer, write.matches)
+        for reject in write.rejects:
+            self._reject(producer, write.lane, reject)
 
     def _changelog(
         self, producer: Producer, kind: str, records: Mapping[int, Sequence[bytes]]
@@ -304,7 +343,7 @@ class Transactions:
                     value,
                     partition=lane,
                     headers=headers,
-                    on_delivery=_collect(delivered[lane]),
+                    on_delivery=noting(delivered[lane]),
                 )
         _flush(producer)
         for lane, values in records.items():
@@ -351,15 +390,6 @@ class Transactions:
                 (self._topics.left, self._topics.right), write.positions, strict=True
             )
         ]
-
-
-def _collect(offsets: list[int]) -> Callable[[KafkaError | None, Message], None]:
-    def delivered(error: KafkaError | None, message: Message) -> None:
-        offset = message.offset()
-        if error is None and offset is not None:
-            offsets.append(offset)
-
-    return delivered
 
 
 def _flush(producer: Producer) -> None:

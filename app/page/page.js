@@ -19,6 +19,7 @@ let job = null;
 let own = null;
 let token = sessionStorage.getItem("token") ?? "";
 let shown = null; // what the picture shows
+let pressed = false; // as long as it is, nothing moves: a click must end where it began
 const history = new Map(); // lane -> [{ at, left, right, matches }], the oldest first
 const timeline = new Timeline({
   picture: $("picture"),
@@ -58,6 +59,23 @@ function element(name, text = "", classes = "") {
   if (text !== "") made.textContent = text;
   if (classes) made.className = classes;
   return made;
+}
+
+// Rows of a table as they are to be now. Only cells that say something else become new ones: a link
+// or a button keeps the focus.
+function update(body, made) {
+  const present = new Map([...body.rows].map((row) => [row.dataset.name, row]));
+  made.forEach((fresh, at) => {
+    const row = present.get(fresh.dataset.name) ?? fresh;
+    present.delete(fresh.dataset.name);
+    if (body.rows[at] !== row) body.insertBefore(row, body.rows[at] ?? null);
+    if (row === fresh) return;
+    row.className = fresh.className;
+    [...fresh.cells].forEach((cell, column) => {
+      if (!cell.isEqualNode(row.cells[column])) row.cells[column].replaceWith(cell);
+    });
+  });
+  for (const row of present.values()) row.remove();
 }
 
 const TICKS_PER_MS = { ms: 1n, us: 1000n, ns: 1000000n };
@@ -157,7 +175,7 @@ function showLanes() {
   const weight = ({ troubles }) => (troubles.length ? (troubles[0][0] === "bad" ? 0 : 1) : 2);
   const wanted = $("only-trouble").checked ? judged.filter((one) => one.troubles.length) : judged;
   const shown = wanted.length > LANES_SHOWN ? [...wanted].sort((a, b) => weight(a) - weight(b)) : wanted;
-  $("lanes").tBodies[0].replaceChildren(...shown.slice(0, LANES_SHOWN).map(laneRow));
+  update($("lanes").tBodies[0], shown.slice(0, LANES_SHOWN).map(laneRow));
   const more = wanted.length - LANES_SHOWN;
   const notes = [];
   if (more > 0) notes.push(`${more} more lanes are not shown, none of them in a worse state.`);
@@ -185,6 +203,7 @@ function showSums(judged) {
 
 function laneRow({ lane, troubles }) {
   const row = document.createElement("tr");
+  row.dataset.name = lane.lane;
   if (troubles.length) row.className = `${troubles[0][0]}-row`;
   const head = element("th", String(lane.lane));
   head.scope = "row";
@@ -234,8 +253,9 @@ function ownerCell(lane) {
 }
 
 function timeCell(ticks) {
+  // Before the job is known, so is not what a number means.
   const unit = job?.unit ?? "none";
-  const cell = element("td", moment(ticks, unit));
+  const cell = element("td", job === null ? "–" : moment(ticks, unit));
   if (job?.now !== null && job?.now !== undefined && ticks !== null) {
     const behind = BigInt(job.now) - BigInt(ticks);
     cell.append(element("small", behind < 0n ? `${duration(-behind, unit)} ahead` : `${duration(behind, unit)} ago`));
@@ -264,6 +284,8 @@ function showKey(text, hex, lane, keep = { left: null, right: null }) {
   }
   pair = keep;
   shown = null;
+  // Nothing of the key before stands beside what is said of this one.
+  $("timeline").hidden = true;
   $("why").hidden = true;
   writePlace();
   timeline.begin();
@@ -285,7 +307,7 @@ async function refreshKey() {
   const mine = asked;
   try {
     const found = await ask(target());
-    if (mine !== asked) return;
+    if (mine !== asked || pressed) return;
     // What has not changed is left alone: somebody may be reading it.
     const changed = JSON.stringify(found) !== JSON.stringify(shown);
     if (changed) {
@@ -303,12 +325,15 @@ async function refreshKey() {
     $("key-sums").textContent = `${counted.join(", ")}, ${number(matches)} ${matches === 1 ? "match" : "matches"} among them`;
     const empty = !found.rows.left.length && !found.rows.right.length;
     $("key-note").textContent = `Lane ${found.lane}, epoch ${found.epoch}, watermark ${moment(found.watermark, found.unit)}. ${
-      empty ? "The state holds no row of this key: producers that place keys otherwise than Java's need a lane." : ""
+      empty ? "The state holds no live row of this key. Producers that place keys otherwise than Java's need a lane." : ""
     }`;
     if ((changed || $("why").hidden) && pair.left !== null && pair.right !== null) explain(pair);
   } catch (error) {
-    if (mine !== asked) return;
-    $("key-note").replaceChildren(...elsewhere(error.message));
+    if (mine !== asked || pressed) return;
+    const note = $("key-note").cloneNode();
+    note.append(...elsewhere(error.message));
+    // The link in it may have the focus.
+    if (!note.isEqualNode($("key-note"))) $("key-note").replaceChildren(...note.childNodes);
     if (error instanceof Refused) wantToken();
   }
 }
@@ -336,7 +361,11 @@ async function explain(chosen) {
     const found = await ask(target() + names);
     $("why").querySelector("ol").replaceChildren(...found.explanation.map((line) => element("li", line)));
     const key = asked.hex ? `--key-hex --key ${quoted(asked.text)}` : `--key ${quoted(asked.text)}`;
-    $("command").textContent = `spanjoin explain ${key} ${quoted(pair.left)} ${quoted(pair.right)}`;
+    const lane = asked.lane ? ` --lane ${asked.lane}` : "";
+    // An id such as -7 would be taken for an option.
+    const ids = [pair.left, pair.right].some((id) => id.startsWith("-")) ? "-- " : "";
+    $("command").textContent =
+      `spanjoin explain -c job.toml ${key}${lane} ${ids}${quoted(pair.left)} ${quoted(pair.right)}`;
     $("why").hidden = false;
   } catch (error) {
     $("key-note").textContent = error.message;
@@ -372,6 +401,7 @@ function showRows() {
   const made = ["left", "right"].flatMap((side) =>
     found.rows[side].map((row) => {
       const line = document.createElement("tr");
+      line.dataset.name = JSON.stringify([side, row.id, row.start, row.end]);
       const choose = element("button", row.id || "(empty)");
       choose.type = "button";
       choose.addEventListener("click", () => timeline.choose(side, row.id));
@@ -390,7 +420,7 @@ function showRows() {
       return line;
     }),
   );
-  $("rows").tBodies[0].replaceChildren(...made);
+  update($("rows").tBodies[0], made);
 }
 
 // --- going on -------------------------------------------------------------------------------
@@ -437,7 +467,7 @@ async function every(ms, refresh) {
         if (error instanceof Refused) wantToken();
         else sayState("bad", `no answer: ${error.message}`);
       }
-      showLanes();
+      if (!pressed) showLanes();
     }
     await new Promise((go) => setTimeout(go, ms));
   }
@@ -455,6 +485,8 @@ $("key-form").addEventListener("submit", (event) => {
   showKey($("key").value, $("hex").checked, $("lane").value);
 });
 $("as-table").addEventListener("toggle", showRows);
+window.addEventListener("pointerdown", () => (pressed = true));
+for (const name of ["pointerup", "pointercancel", "blur"]) window.addEventListener(name, () => (pressed = false));
 for (const name of ["earlier", "later", "closer", "wider", "all"]) {
   $(name).addEventListener("click", () => timeline.move(name));
 }

@@ -214,7 +214,10 @@ export class Timeline {
       const [date, time] = text.split(" ");
       const said = time === undefined ? text : date === day ? time.replace(/:00$/, "") : text.replace(/:00$/, "");
       day = date;
-      parts.push(svg("text", { x: place, y: height - 4, "text-anchor": "middle", class: "quiet" }, said));
+      // A date at the edge would be cut off.
+      const half = (said.length * LABEL_PIXELS) / 2;
+      const kept = Math.max(Math.min(place, this.width - half), half);
+      parts.push(svg("text", { x: kept, y: height - 4, "text-anchor": "middle", class: "quiet" }, said));
     }
     return parts;
   }

@@ -1,0 +1,46 @@
+"""Whether the group counts this worker in, and for how long it has not.
+
+Invariant: a worker that waits for its group says so. To the client that is no trouble: it asks for
+a coordinator again and again, of a broker that answers everything else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+if TYPE_CHECKING:
+    from app.kafka.inputs import Inputs
+
+TOLD_EVERY_S: Final = 10.0
+"""A member that was expelled is back sooner, unless something is wrong."""
+
+_log: Final = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class Outside:
+    """One per worker, on its thread; `reason` is for any."""
+
+    inputs: Inputs
+    reason: str | None = None
+    """Why the worker has no part in the job, once that has lasted."""
+    _since: float | None = None
+    _told_at: float = 0.0
+
+    def step(self, now: float) -> None:
+        """Look at the membership; `now` is monotonic, in seconds."""
+        if self.inputs.member():
+            if self.reason is not None:
+                _log.info("a member of the group again")
+            self._since = self.reason = None
+            return
+        if self._since is None:
+            self._since = self._told_at = now
+        if now - self._since >= TOLD_EVERY_S:
+            self.reason = f"not a member of the group for {now - self._since:.0f} s"
+            if now - self._told_at >= TOLD_EVERY_S:
+                self._told_at = now
+                _log.warning("waiting for the group", reason=self.reason)
