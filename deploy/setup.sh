@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes the virtual environment from requirements.lock, or (with --lock) the lock from pyproject.toml.
 #
-# Needs nothing but a Python of at least 3.11: where no uv is installed, one is put into .tools/.
+# Needs nothing but a Python of at least 3.11: where no uv is installed, one is put into .tools/. The
+# inner loops are compiled where there is a C compiler and Python's headers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 UV_VERSION=0.13.9
@@ -61,7 +62,9 @@ install() {
     echo "installing the locked packages into $venv ..."
     "$uv" pip sync --quiet --compile-bytecode --require-hashes \
         --build-constraints requirements.lock requirements.lock
-    "$uv" pip install --quiet --no-deps --no-build-isolation --editable .
+    "$uv" pip install --quiet --no-deps --no-build-isolation --reinstall-package spanjoin --editable .
+    "$venv/bin/python" -c 'import sys; from native import loops; sys.exit(loops is None)' ||
+        echo "no C compiler, or no headers of Python: the inner loops run in Python, which is slower"
 }
 
 python=$(find_python)
