@@ -1,7 +1,7 @@
 """The benchmark: systems side by side on one broker, in alternating rounds.
 
 Usage: python -m bench [--records N] [--rounds N] [--only PART ...] [--no-write]
-       python -m bench curves|handoff|lanes|restore --help
+       python -m bench curves|handoff|lanes|latency|restore --help
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from app.broker import start_broker
 from bench import lanes, report, targets
 from bench.curves import part as curves
+from bench.handoff import latency
 from bench.handoff import part as handoff
 from bench.restore import part as restore
 from bench.rows import SYSTEMS
@@ -51,7 +52,7 @@ def main() -> None:
     text = f"{report.table(results)}\n\n### Targets\n\n{targets.table(targets.throughput(results))}"
     print(f"\n{text}")
     if not arguments.no_write:
-        command = "make bench" + (f' ARGS="{arguments.given}"' if arguments.given else "")
+        command = report.command(arguments.given.split())
         setting = report.setting(workload, arguments.rounds, command)
         report.write(f"{setting}\n{text}")
 
@@ -123,6 +124,7 @@ if __name__ == "__main__":
         "curves": curves.main,
         "handoff": handoff.main,
         "lanes": lanes.main,
+        "latency": latency.main,
         "restore": restore.main,
     }
     if part := parts.get(" ".join(sys.argv[1:2])):

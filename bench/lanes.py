@@ -59,7 +59,7 @@ def main(given: list[str]) -> None:
     text = f"{_table(found)}\n\n{table(_targets(found))}"
     print(f"\n{text}")
     if not arguments.no_write:
-        setting = report.setting(workload, arguments.rounds, PART)
+        setting = report.setting(workload, arguments.rounds, report.command(["lanes", *given]))
         report.write(f"{setting}- Partitions: as in the table.\n\n{text}", PART)
 
 

@@ -33,7 +33,7 @@ from app.join import LaneState
 from app.kafka.inputs import Inputs, Polled
 from app.kafka.transactions import Limits, Topics, Transactions
 from app.process import Moment, Running, bound_windows, plan_turn, settle_turn, timestamped
-from app.run import BLOCK_CACHE_SHARE, WRITE_BUFFER_BYTES
+from app.run import WRITE_BUFFER_BYTES
 from app.suspicion import Suspicion
 from app.writes import RECORD_SPARE_BYTES, join_settings
 from bench.bare import MESSAGE_BYTES_MAX
@@ -42,8 +42,9 @@ from bench.workload import Workload
 from schemas.partition import lane_of
 from schemas.records import Side
 from state.checkpoint import Checkpoint, Layout, Watermarks, encode_turn
+from state.resources import Resources
 from state.retention import span_of
-from state.store import LaneStore, Resources
+from state.store import LaneStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,8 +86,7 @@ class Offline:
 
     def __post_init__(self) -> None:
         config = self.config
-        memory = config.state.cache_memory_bytes
-        resources = Resources(int(memory * BLOCK_CACHE_SHARE), WRITE_BUFFER_BYTES)
+        resources = Resources(config.state.block_cache_bytes, WRITE_BUFFER_BYTES)
         self.codec = make_codec(config)
         idleness = Idleness(config, None, None)  # type: ignore[arg-type] # It is off.
         self.inputs = Inputs(config, "offline", None)  # type: ignore[arg-type] # Nothing moves.
@@ -124,7 +124,8 @@ class Offline:
                 left_position=0, right_position=0, watermarks=Watermarks(), rows=0, size=0,
                 layout=layout,
             )  # fmt: skip
-            state = LaneState(Watermarks(), {}, store.window, span, store.due)
+            state = LaneState(Watermarks(), {}, store.windows, span, store.due)
+            state.windows.probe = store.probe
             self.running[lane] = Running(lane, checkpoint, settings, state, 1, 0)
 
     def step(self, arrivals: tuple[list[Arrival], list[Arrival]]) -> None:
@@ -185,7 +186,7 @@ class Offline:
                 running = self.running[plan.lane]
                 first = running.changelog_position
                 settle_turn(running, plan, first, first + 1)
-            bound_windows(self.running.values(), config.state.cache_memory_bytes)
+            bound_windows(self.running.values(), config.state.windows_bytes)
         with self.stages.of("free"):
             del plan, plans
 

@@ -83,6 +83,16 @@ def setting(workload: Workload, rounds: int, command: str) -> str:
     )
 
 
+def command(given: Sequence[str]) -> str:
+    """What to type for a run with these arguments."""
+    words = [word for word in given if word != "--no-write"]
+    if not words:
+        return "make bench"
+    return (
+        f"make bench ARGS={words[0]}" if len(words) == 1 else f'make bench ARGS="{" ".join(words)}"'
+    )
+
+
 def environment() -> str:
     """Machine and versions, a line each."""
     packages = ", ".join(f"{name} {version(name)}" for name in _PACKAGES)

@@ -13,21 +13,23 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from app.join import JoinSettings, LaneState
 from app.process import Moment, Plan, Running, bound_windows, plan_turn, settle_turn, timestamped
-from app.run import BLOCK_CACHE_SHARE, WRITE_BUFFER_BYTES
+from app.run import WRITE_BUFFER_BYTES
+from app.settings import BLOCK_CACHE_PART
 from bench.avro import EVENT_SCHEMA
 from schemas.avro_codec import AvroCodec
 from schemas.fields import Fields
 from state.checkpoint import Checkpoint, Layout, Watermarks, encode_turn
+from state.resources import Resources
 from state.retention import span_of
-from state.store import LaneStore, Resources
+from state.store import LaneStore
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from bench.curves.events import Incoming, Setting
-    from schemas.records import Side
-    from state.window import StoredRow
+    from schemas.records import Arrival, Side
+    from state.keys import StoredRow
 
 MESSAGE_BYTES_MAX: Final = 1_000_000
 MEGABYTE: Final = 1024 * 1024
@@ -57,8 +59,10 @@ class Lanes:
 
     def __post_init__(self) -> None:
         self._codec = AvroCodec(([EVENT_SCHEMA], [EVENT_SCHEMA]), (Fields(), Fields()))
-        self._cache_bytes = self.setting.cache_mb * MEGABYTE
-        resources = Resources(int(self._cache_bytes * BLOCK_CACHE_SHARE), WRITE_BUFFER_BYTES)
+        memory = self.setting.cache_mb * MEGABYTE
+        block_cache = memory // BLOCK_CACHE_PART
+        self._windows_bytes = memory - block_cache
+        resources = Resources(block_cache, WRITE_BUFFER_BYTES)
         self._offsets = [[0, 0] for _ in range(self.setting.lanes)]
         for number in range(self.setting.lanes):
             store = LaneStore.open(self.directory / f"lane-{number}", resources)
@@ -76,10 +80,19 @@ class Lanes:
             left_position=0, right_position=0, watermarks=nothing, rows=0, size=0, layout=layout,
         )  # fmt: skip
 
-        def load(buckets: Sequence[int], key: bytes) -> list[StoredRow]:
-            self.loads += 1
-            return store.window(buckets, key)
+        def load(buckets: Sequence[int], keys: Collection[bytes]) -> list[StoredRow]:
+            self.loads += len(keys)
+            return store.windows(buckets, keys)
 
+        def probe(
+            buckets: Sequence[int], records: list[Arrival], span: int
+        ) -> tuple[list[StoredRow], list[bytes]]:
+            rows, doubtful = store.probe(buckets, records, span)
+            self.loads += len(records) - len(doubtful)
+            return rows, doubtful
+
+        state = LaneState(nothing, {}, load, span)
+        state.windows.probe = probe
         return Running(
             lane=number,
             checkpoint=checkpoint,
@@ -92,7 +105,7 @@ class Lanes:
                 row_bytes_max=MESSAGE_BYTES_MAX,
                 match_value=self._codec.match_value,
             ),
-            state=LaneState(nothing, {}, load, span),
+            state=state,
             changelog_position=0,
             changelog_first=0,
         )
@@ -126,7 +139,7 @@ class Lanes:
             plan = plan_turn(running, moment, (True, True))
             if plan is not None:
                 self._commit(running, plan)
-        bound_windows(self.running, self._cache_bytes)
+        bound_windows(self.running, self._windows_bytes)
 
     def _commit(self, running: Running, plan: Plan) -> None:
         first = running.changelog_position

@@ -51,7 +51,8 @@ def main(given: list[str]) -> None:
     text = "\n\n".join([*texts, targets_table(targets)])
     print(f"\n{text}")
     if not arguments.no_write:
-        common.write(f"{_setting(arguments)}\n{text}", PART)
+        command = common.command(["curves", *given])
+        common.write(f"{_setting(arguments, command)}\n{text}", PART)
 
 
 def _rounds(curve: Curve, rounds: int, size: float) -> report.Points:
@@ -91,9 +92,7 @@ def _save(file: str, picture: str, arguments: argparse.Namespace) -> None:
         (PICTURES / f"{file}.svg").write_text(picture)
 
 
-def _setting(arguments: argparse.Namespace) -> str:
-    size = "" if arguments.size == 1 else f" --size {arguments.size:g}"
-    command = f'make bench ARGS="curves{size}"' if size else PART
+def _setting(arguments: argparse.Namespace, command: str) -> str:
     return (
         f"{common.environment()}"
         f"- Join and store without Kafka: what a worker does with a batch from the decoder to "

@@ -22,7 +22,7 @@ class Span(NamedTuple):
 
 
 def longest_gap(seen: Sequence[int], within: Span) -> Span:
-    """The longest time without a result that touches the span; up to now if none came since."""
+    """The longest time without a result that touches the span, which ends now or before."""
     first = max(bisect_left(seen, within.begin) - 1, 0)
     after = bisect_right(seen, within.end) + 1
     times = seen[first:after]

@@ -25,7 +25,7 @@ BEFORE_OWNED_US: Final = 10 * SECOND_US
 """Before the new owner was seen in the group: where its lanes' gaps are looked for."""
 WINDOW_US: Final = 5 * SECOND_US
 """Up to the end of a move: in which the results of the lanes that stay are counted."""
-STABLE_S: Final = 2.0
+STABLE_S: Final = 3.0
 """After a move: how long nothing may move any more."""
 FRESH_US: Final = 3 * SECOND_US
 SETTLED_WITHIN_S: Final = 400.0
@@ -93,7 +93,7 @@ class Trial:
             raise RuntimeError(f"{how}: no lane has moved")
         calm = Span(began - CALM_US, began)
         stayed = {
-            lane: _stayed(seen[lane], sorted(written[lane]), calm, list(moved.values()))
+            lane: _stayed(seen[lane], sorted(written[lane]), calm, list(moved.values()), ended)
             for lane in owners.keys() - moved.keys()
         }
         return Move(how, calm, moved, stayed)
@@ -150,12 +150,14 @@ def going_on(watch: Watch) -> bool:
     return min(watch.last_seen_us()) > now_us() - FRESH_US
 
 
-def _stayed(seen: Sequence[int], appended: Sequence[int], calm: Span, gaps: list[Span]) -> Stayed:
+def _stayed(
+    seen: Sequence[int], appended: Sequence[int], calm: Span, gaps: list[Span], watched_to_us: int
+) -> Stayed:
     begin, end = min(gap.begin for gap in gaps), max(gap.end for gap in gaps)
     window = Span(min(begin, end - WINDOW_US), end)
     before = rate(appended, calm)
     return Stayed(
         longest_pause(seen, calm),
-        longest_gap(seen, Span(begin - AROUND_US, end + AROUND_US)).length,
+        longest_gap(seen, Span(begin - AROUND_US, min(end + AROUND_US, watched_to_us))).length,
         rate(appended, window) / before if before else 0.0,
     )

@@ -1,4 +1,4 @@
-"""How fast lanes change their owner, what the others feel of it, and how soon results are there.
+"""How fast lanes change their owner, and what the others feel of it.
 
 Usage: python -m bench handoff [--rate N] [--rounds N] [--only PART ...] [--no-write]
 """
@@ -51,23 +51,24 @@ def main(given: list[str]) -> None:
         topics = Topics(broker.bootstrap_servers)
         for number in range(arguments.rounds):
             for index, (kind, events) in enumerate(kinds):
-                with _place(topics, directory, f"calm-{number}-{index}", arguments.lanes) as place:
+                with placed(topics, directory, f"calm-{number}-{index}", arguments.lanes) as place:
                     print(f"round {number + 1}: {kind.name}, {arguments.rate:,} events/s")
                     calm[kind.name].append(steady(kind, place, arguments.rate, _say))
                 if arguments.calm:
                     continue
-                with _place(topics, directory, f"busy-{number}-{index}", arguments.lanes) as place:
+                with placed(topics, directory, f"busy-{number}-{index}", arguments.lanes) as place:
                     print(f"round {number + 1}: {kind.name}, with all it can take")
                     session = saturated(kind, place, arguments.rate, events, _say)
                     busy[kind.name].append(session)
     tables = report.tables(calm, busy)
     print(f"\n{tables}")
     if not arguments.no_write:
-        common.write(f"{_setting(arguments)}\n{tables}", PART)
+        command = common.command(["handoff", *given])
+        common.write(f"{_setting(arguments, command)}\n{tables}", PART)
 
 
 @contextlib.contextmanager
-def _place(topics: Topics, directory: Path, name: str, lanes: int) -> Iterator[Place]:
+def placed(topics: Topics, directory: Path, name: str, lanes: int) -> Iterator[Place]:
     """A job's name, directory and topics; its topics go at the end."""
     place = Place(name, directory / name, topics.bootstrap_servers, lanes)
     place.directory.mkdir()
@@ -80,13 +81,13 @@ def _say(line: str) -> None:
     print(f"  {line}", flush=True)
 
 
-def _setting(arguments: argparse.Namespace) -> str:
+def _setting(arguments: argparse.Namespace, command: str) -> str:
     return (
         f"{common.environment()}"
         f"- Workload: {arguments.rate:,} events/s, {HISTORY_S} s of them before, {arguments.lanes} "
         f"partitions, 2 or 3 workers (processes of one thread). {arguments.rounds} rounds, the "
         f"systems in turn in each.\n"
-        f"- Command: `{PART}`\n"
+        f"- Command: `{command}`\n"
     )
 
 

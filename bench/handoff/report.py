@@ -35,15 +35,9 @@ def line(move: Move) -> str:
     return f"{move.how}: moved {moved} s; stayed {stayed}"
 
 
-def latency_line(latencies_ms: list[float]) -> str:
-    """The latency of one session, for the terminal."""
-    middle, high = (quantile(latencies_ms, share) for share in (0.5, 0.99))
-    return f"from sent to visible: p50 {middle:.0f} ms, p99 {high:.0f} ms"
-
-
 def tables(steady: Sessions, saturated: Sessions) -> str:
     """Everything."""
-    return "\n\n".join((_moved(steady), _stayed(steady, saturated), _latency(steady)))
+    return "\n\n".join((_moved(steady), _stayed(steady, saturated)))
 
 
 def _moved(steady: Sessions) -> str:
@@ -89,17 +83,6 @@ def _stayed_cells(lanes: list[Stayed]) -> str:
         f"{len(lanes)} | {median(before):.2f} | {median(during):.2f} | "
         f"{quantile(during, 0.95):.2f} | {median(kept):.0%} | {min(kept):.0%}"
     )
-
-
-def _latency(steady: Sessions) -> str:
-    lines = ["| from sent to visible | p50 ms | p99 ms |", "|---|---:|---:|"]
-    for system, sessions in steady.items():
-        middle, high = (
-            median(quantile(session.latencies_ms, share) for session in sessions)
-            for share in (0.5, 0.99)
-        )
-        lines.append(f"| {system} | {middle:.0f} | {high:.0f} |")
-    return "\n".join(lines)
 
 
 def _moves(sessions: Iterable[Session], how: str) -> list[Move]:

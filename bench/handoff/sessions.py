@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 from bench.handoff import moves, report, steps
 from bench.handoff.fleet import Fleet
 from bench.handoff.moves import Trial
-from bench.handoff.stamps import now_us
 from bench.handoff.watch import Watch
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 HISTORY_S: Final = 60
 """As much as is remembered, and some more: the state no longer grows after that."""
-LATENCY_S: Final = 20
 WARM_S: Final = 8
 """At full speed, before a move is looked at."""
 
@@ -34,22 +32,18 @@ class Session:
     """What was seen of one job."""
 
     moves: list[Move]
-    latencies_ms: list[float]
-    """From a result's later row being sent to the result being visible."""
 
 
 def steady(kind: Kind, place: Place, rate: int, say: Callable[[str], None]) -> Session:
     """Two workers under a steady load; others join, end and are killed."""
     fleet = Fleet(kind, place)
     found: list[Move] = []
-    with contextlib.closing(fleet), _loading(place, rate, HISTORY_S * rate):
+    with contextlib.closing(fleet), loading(place, rate, HISTORY_S * rate):
         fleet.start()
         fleet.start()
         with Watch(place.bootstrap_servers, place.output, place.lanes) as watch:
             trial = Trial(fleet, watch, lambda: moves.keeping_up(watch))
             trial.settle()
-            latencies = _latencies(watch)
-            say(report.latency_line(latencies))
             for move in (
                 trial.join,
                 trial.leave,
@@ -61,7 +55,7 @@ def steady(kind: Kind, place: Place, rate: int, say: Callable[[str], None]) -> S
                 found.append(move())
                 say(report.line(found[-1]))
     say(steps.breakdown(fleet.logs))
-    return Session(found, latencies)
+    return Session(found)
 
 
 def saturated(
@@ -69,7 +63,7 @@ def saturated(
 ) -> Session:
     """Three workers with more input than they can take; one ends."""
     fleet = Fleet(kind, place)
-    with contextlib.closing(fleet), _loading(place, rate, events, "burst"):
+    with contextlib.closing(fleet), loading(place, rate, events, "burst"):
         for _ in range(3):
             fleet.start()
         with Watch(place.bootstrap_servers, place.output, place.lanes) as watch:
@@ -79,11 +73,11 @@ def saturated(
             move = trial.leave()
             say(report.line(move))
     say(steps.breakdown(fleet.logs))
-    return Session([move], [])
+    return Session([move])
 
 
 @contextlib.contextmanager
-def _loading(place: Place, rate: int, history: int, *extra: str) -> Iterator[None]:
+def loading(place: Place, rate: int, history: int, *extra: str) -> Iterator[None]:
     """A load that has sent its history, and goes on until this is left, unless it is a burst."""
     left, right = place.inputs
     numbers = [str(place.lanes), str(rate), str(history)]
@@ -102,16 +96,3 @@ def _loading(place: Place, rate: int, history: int, *extra: str) -> Iterator[Non
     finally:
         process.terminate()
         process.wait()
-
-
-def _latencies(watch: Watch) -> list[float]:
-    """Of every result that is seen in the next seconds."""
-    begun = [len(seen) for seen in watch.seen_us]
-    since = now_us()
-    time.sleep(LATENCY_S)
-    return [
-        (seen_us - sent_us) / 1000
-        for first, seens, sents in zip(begun, watch.seen_us, watch.sent_us, strict=True)
-        for seen_us, sent_us in zip(seens[first:], sents[first:], strict=False)
-        if seen_us >= since
-    ]

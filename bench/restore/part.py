@@ -68,7 +68,8 @@ def main(given: list[str]) -> None:
     text = f"{report.table(KINDS, figures, rows)}\n\n{targets_table(report.targets(figures, rows))}"
     print(f"\n{text}")
     if not arguments.no_write:
-        common.write(f"{_setting(arguments)}\n{text}", PART)
+        command = common.command(["restore", *given])
+        common.write(f"{_setting(arguments, command)}\n{text}", PART)
 
 
 def _fill(kind: Kind, place: Place, topics: Topics, workload: Workload) -> report.Figures:
@@ -132,13 +133,13 @@ def _size(directory: Path) -> int:
     return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
 
-def _setting(arguments: argparse.Namespace) -> str:
+def _setting(arguments: argparse.Namespace, command: str) -> str:
     return (
         f"{common.environment()}"
         f"- State: {arguments.rows:,} live rows of about 96 bytes, {ROWS_PER_KEY} a key, "
         f"{arguments.lanes} partitions; one worker, one thread. {arguments.rounds} rounds of "
         f"restarts, the systems in turn in each; medians.\n"
-        f"- Command: `{PART}`\n"
+        f"- Command: `{command}`\n"
     )
 
 
