@@ -28,6 +28,13 @@ class Issued:
     both: Path
 
 
+SIGNS: Final = x509.KeyUsage(
+    key_cert_sign=True, crl_sign=True, digital_signature=False, content_commitment=False,
+    key_encipherment=False, data_encipherment=False, key_agreement=False, encipher_only=False,
+    decipher_only=False,
+)  # fmt: skip
+
+
 class Authority:
     """Signs certificates; its own is in `file`."""
 
@@ -36,7 +43,12 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _name("authority of a test")
         constraints = x509.BasicConstraints(ca=True, path_length=0)
-        own = _builder(self._name, self._name, self._key).add_extension(constraints, critical=True)
+        own = (
+            _builder(self._name, self._name, self._key)
+            .add_extension(constraints, critical=True)
+            .add_extension(SIGNS, critical=True)
+            .add_extension(_identifier(self._key), critical=False)
+        )
         signed = own.sign(self._key, hashes.SHA256())
         self.file = directory / "authority.pem"
         self.file.write_bytes(signed.public_bytes(Encoding.PEM))
@@ -47,13 +59,25 @@ class Authority:
         names = x509.SubjectAlternativeName(
             [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
         )
-        builder = _builder(_name(name), self._name, key).add_extension(names, critical=False)
+        # Who signed it: Python 3.13 and later insist on that.
+        signer = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(
+            _identifier(self._key)
+        )
+        builder = (
+            _builder(_name(name), self._name, key)
+            .add_extension(names, critical=False)
+            .add_extension(signer, critical=False)
+        )
         signed = builder.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM)
         secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         paths = [self._directory / f"{name}{end}" for end in (".crt", ".key", ".pem")]
         for path, content in zip(paths, (signed, secret, secret + signed), strict=True):
             path.write_bytes(content)
         return Issued(*paths)
+
+
+def _identifier(key: ec.EllipticCurvePrivateKey) -> x509.SubjectKeyIdentifier:
+    return x509.SubjectKeyIdentifier.from_public_key(key.public_key())
 
 
 def _name(text: str) -> x509.Name:

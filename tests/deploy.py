@@ -8,6 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import promql_parser
 import yaml
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from app.effects import Counts
+from app.metrics import LaneFigures, Metrics, SideFigures
+from schemas.records import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,3 +73,21 @@ QUERIES: Final = [
 ]
 NAMES: Final = {str(one.name) for _, query in QUERIES for one in selectors(query)}
 """Every metric that is named, with the ending of its samples."""
+
+NOT_OURS: Final = ("up", "process_cpu_seconds_total", "process_resident_memory_bytes")
+"""What Prometheus and its client expose by themselves."""
+
+
+def exposed() -> list[Sample]:
+    """Every sample of a worker with a lane."""
+    registry = CollectorRegistry()
+    metrics = Metrics(registry)
+    side = SideFigures(1, 1, 1)
+    metrics.lane(0, LaneFigures("running", 1, 1, 1, 1, (side, side), 1.0, 1.0, 1, 1, 1, 1))
+    metrics.counted(0, Counts(rejected={Reason.LATE: 1}), (1, 1))
+    metrics.worker(1, away=False)
+    metrics.suspect(())
+    metrics.turn(1, 1)
+    families = text_string_to_metric_families(generate_latest(registry).decode())
+    ours = [sample for family in families for sample in family.samples]
+    return [*ours, *(Sample(name, {}, 1.0) for name in NOT_OURS)]

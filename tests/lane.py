@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from app.join import Effects, JoinSettings, LaneState, abandon, join, settle
+from app.join import Effects, JoinSettings, LaneState, abandon, advance, join, settle
 from app.unmatched import Outer
 from schemas.records import (
     Arrival,
@@ -25,13 +25,13 @@ from schemas.records import (
 )
 from state.checkpoint import Bucket, Watermarks
 from state.due import entries_of
-from state.keys import REMEMBERED, parse_row_key, parse_row_value, rows_digest
+from state.keys import REMEMBERED, parse_row_key, parse_row_value, parse_rows, rows_digest
 from state.retention import span_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
-    from state.window import StoredRow
+    from state.keys import StoredRow
 
 PLENTY = 10**9
 
@@ -137,6 +137,7 @@ class Lane:
     state: LaneState = field(init=False)
     turns: list[Effects] = field(default_factory=list)
     loads: int = 0
+    probes: int = 0
     decided: bytes = b""
 
     def __post_init__(self) -> None:
@@ -147,15 +148,34 @@ class Lane:
         self.state = LaneState(
             self.watermarks, self.directory, self.load, self.settings.span, self.due, self.decided
         )
+        if self.settings.outer is None:
+            self.state.windows.probe = self.probe
 
-    def load(self, buckets: Sequence[int], key: bytes) -> list[StoredRow]:
-        self.loads += 1
-        rows: list[StoredRow] = []
-        for name, value in self.store.items():
-            bucket, side, row_key, end, start, row_id = parse_row_key(name)
-            if row_key == key and bucket in buckets:
-                rows.append((side, end, start, row_id, *parse_row_value(value)))
-        return rows
+    def load(self, buckets: Sequence[int], keys: Collection[bytes]) -> list[StoredRow]:
+        self.loads += len(keys)
+        rows = parse_rows(sorted(self.store.items()))
+        return [row for row in rows if row[0] in buckets and row[2] in keys]
+
+    def probe(
+        self, buckets: Sequence[int], records: list[Arrival], span: int
+    ) -> tuple[list[StoredRow], list[bytes]]:
+        """As a store does it whose notes report nothing falsely."""
+        self.probes += len(records)
+        stored = [row for row in parse_rows(sorted(self.store.items())) if row[0] in buckets]
+        found: list[StoredRow] = []
+        doubtful: list[bytes] = []
+        for _, side, _, key, parts, _ in records:
+            assert key is not None
+            of_key = [row for row in stored if row[2] == key]
+            if (
+                isinstance(parts, Fault)
+                or parts[4] != Kind.INSERT
+                or any(row[1] == side and row[3][2] == parts[2] for row in of_key)
+            ):
+                doubtful.append(key)
+            else:
+                found += [row for row in of_key if row[1] != side and row[3][0] >= parts[1]]
+        return sorted(found), doubtful
 
     def due(self, first: bytes, after: bytes, count: int) -> list[bytes]:
         assert self.settings.outer is not None
@@ -192,6 +212,11 @@ class Lane:
         abandon(self.state, effects)
 
     def commit(self, effects: Effects) -> None:
+        advance(self.state, effects)
+        self.committed(effects)
+
+    def committed(self, effects: Effects) -> None:
+        """The transaction of a turn has ended, on top of which another may have been joined."""
         self.turns.append(effects)
         self.store.update(effects.rows)
         for bucket, entry in effects.buckets.items():

@@ -21,10 +21,16 @@ LANES: Final = 28
 
 @pytest.fixture(scope="session", autouse=True)
 def orderly_end() -> Iterator[None]:
-    """SIGTERM is like Ctrl-C: fixtures still end the workers they started."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """SIGTERM is like Ctrl-C: fixtures still end the workers they started.
+
+    And Ctrl-C is itself, though a shell that starts the tests in the background ignores it: what
+    they start would not hear it.
+    """
+    heard = (signal.SIGTERM, signal.SIGINT)
+    before = [(number, signal.signal(number, signal.default_int_handler)) for number in heard]
     yield
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before:
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import ConfigResource, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
+from tests.kafka.agreement import assert_agrees, job_of
 from tests.kafka.reading import QUIET, Cluster, Follower, Place, live
 from tests.kafka.workers import SPANJOIN, Worker, eventually, free_port
 
@@ -20,9 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
+    from app.config import Config
     from tests.kafka.reading import Change
 
 SETTLED_WITHIN_S: Final = 60.0
+USAGE: Final = 2
+"""The exit code of a worker that refuses its job."""
 OUTPUT_PARTITIONS: Final = 3
 """Any number will do, so not that of the inputs."""
 QUICK_SESSION: Final = (
@@ -57,16 +61,40 @@ class Harness:
         self.job = Job()
         self.cluster = Cluster(bootstrap_servers)
         self.workers: list[Worker] = []
+        self.partitioner = "murmur2_random"
+        """How a producer that is made from now on places keys; Java's default unless set."""
         self.sent: dict[Place, int] = {}
         """Where what was sent ends: the next offset of each topic's partition."""
         self.followers: list[Follower] = []
+        self.unchecked: str | None = None
+        """Why `spanjoin check` is not asked in the end: what a test did to the job's topics."""
+        self._ran: list[tuple[Worker, Config]] = []
+        """Each worker, and how its job was configured."""
         self._producer: Producer | None = None
         self._failed: list[KafkaError] = []
 
     def close(self) -> None:
-        """End every worker that still runs."""
+        """End every worker that still runs, and compare what they wrote with a batch join."""
         for worker in self.workers:
             worker.end()
+        try:
+            if self.unchecked is None:
+                for job in self._jobs().values():
+                    assert_agrees(self.cluster, job)
+        finally:
+            self._close_clients()
+
+    def _jobs(self) -> dict[str, Config]:
+        """By name, the jobs that had workers, as the last one ran that was not refused."""
+        refused = [
+            (job.name, job) for worker, job in self._ran if worker.process.returncode == USAGE
+        ]
+        others = [
+            (job.name, job) for worker, job in self._ran if worker.process.returncode != USAGE
+        ]
+        return dict([*refused, *others])
+
+    def _close_clients(self) -> None:
         # A reader that is left open waits for its broker when Python ends.
         for follower in self.followers:
             follower.close()
@@ -108,12 +136,12 @@ class Harness:
 
     @property
     def producer(self) -> Producer:
-        """A producer that places keys as Java's default partitioner does."""
+        """What sends for `send`."""
         if self._producer is None:
             self._producer = Producer(
                 {
                     "bootstrap.servers": self.bootstrap_servers,
-                    "partitioner": "murmur2_random",
+                    "partitioner": self.partitioner,
                     "enable.idempotence": True,
                     "linger.ms": 5,
                     "message.max.bytes": 10_000_000,
@@ -160,6 +188,11 @@ class Harness:
         left = self.producer.flush(60)
         assert left == 0, f"{left} records could not be sent"
         assert self._failed == []
+
+    def renew_producer(self) -> None:
+        """One that ran while partitions were added would place keys as before for some minutes."""
+        self.flush()
+        self._producer = None
 
     def read(self, topic: str, *, committed: bool = True) -> list[Change]:
         """All records of a topic up to its present end, by partition and offset.
@@ -302,6 +335,8 @@ class Harness:
         log = self.directory / f"worker-{number}.log"
         worker = Worker(command, log, own)
         self.workers.append(worker)
+        if (job := job_of(command, own)) is not None:
+            self._ran.append((worker, job))
         return worker
 
     def await_running(self, *workers: Worker) -> None:

@@ -70,6 +70,14 @@ class Lane:
         names = self.job.harness.job
         return {LEFT: names.left, RIGHT: names.right}[side]
 
+    def own(self, name: str) -> str:
+        """The id of this lane's row: an id names one row of a side in all lanes."""
+        return f"{name}@{self.number}"
+
+    def _plain(self, key: str) -> str:
+        """An output key, with the names that the test gave its rows."""
+        return "|".join(part.removesuffix(self.own("")) for part in key.split("|"))
+
     def raw(
         self,
         side: str,
@@ -91,9 +99,9 @@ class Lane:
         key: bytes = KEY,
         payload: bytes | None = None,
     ) -> None:
-        """A row of [start, end]; its moment is its start unless told."""
+        """A row of [start, end], called `own(name)`; its moment is its start unless told."""
         ts = start if ts is None else ts
-        self.raw(side, key, encode(Event(name, ts, start, end, "INSERT", payload)))
+        self.raw(side, key, encode(Event(self.own(name), ts, start, end, "INSERT", payload)))
 
     def retract(
         self,
@@ -106,7 +114,8 @@ class Lane:
         key: bytes = KEY,
     ) -> None:
         """Take a row back; the interval is what the retraction carries."""
-        self.raw(side, key, encode(Event(name, start if ts is None else ts, start, end, "RETRACT")))
+        ts = start if ts is None else ts
+        self.raw(side, key, encode(Event(self.own(name), ts, start, end, "RETRACT")))
 
     def watermark(self, ts: int, *sides: str) -> None:
         """Say on these sides, on both if none is named, that time has come to `ts`; wait for it."""
@@ -129,7 +138,7 @@ class Lane:
         """Once all is taken: what became of each match: "+" for written, "-" for retracted."""
         self.settle()
         return {
-            key: "".join("-" if value is None else "+" for value in values)
+            self._plain(key): "".join("-" if value is None else "+" for value in values)
             for key, values in history(self.changes).items()
         }
 

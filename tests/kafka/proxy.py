@@ -1,7 +1,7 @@
-"""Stands between a broker and its clients, and lets the end of a transaction come late.
+"""Stands between a broker and its clients: some requests come late, and some not at all.
 
 For a broker that advertises the proxy's port. What is sent through is a frame: four bytes of
-length, then the request, which begins with two bytes that say which it is.
+length, then the request: which it is, its version and number, the client's id, and the rest.
 """
 
 from __future__ import annotations
@@ -15,10 +15,14 @@ from typing import TYPE_CHECKING, Final, Self
 from tests.kafka.workers import HOST
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
+JOIN_GROUP: Final = 11
+HEARTBEAT: Final = 12
 END_TXN: Final = 26
 _LENGTH: Final = struct.Struct(">i")
+_CLIENT_AT: Final = 12
 _CODE_AT: Final = 12
 """Of the error in the answer to EndTxn, version 1."""
 _CHUNK: Final = 65_536
@@ -33,8 +37,20 @@ class Proxy:
         self._listening = socket.create_server((HOST, port))
         self._sockets: list[socket.socket] = []
         self._holding = threading.Event()
+        self._stays: Callable[[int, str], bool] | None = None
+        self._going_on = threading.Event()
         self.held: bytes | None = None
         """The end of a transaction whose connection was broken instead of it being passed on."""
+
+    def keep_back(self, stays: Callable[[int, str], bool]) -> None:
+        """From now on a connection stands still at a request that stays, by its kind and client."""
+        self._going_on.clear()
+        self._stays = stays
+
+    def go_on(self) -> None:
+        """What stood still is over: those connections break."""
+        self._stays = None
+        self._going_on.set()
 
     def hold_next_end(self) -> None:
         """Keep the next EndTxn, and break the connection that it came on."""
@@ -58,6 +74,7 @@ class Proxy:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.go_on()
         for one in (self._listening, *self._sockets):
             _break(one)
 
@@ -80,6 +97,10 @@ class Proxy:
                     self._holding.clear()
                     self.held = frame
                     break
+                stays = self._stays
+                if stays is not None and stays(kind, _client(frame)):
+                    self._going_on.wait()
+                    break
                 broker.sendall(frame)
         _break(client)
         _break(broker)
@@ -89,6 +110,12 @@ class Proxy:
             while chunk := broker.recv(_CHUNK):
                 client.sendall(chunk)
         _break(client)
+
+
+def _client(frame: bytes) -> str:
+    (size,) = struct.unpack_from(">h", frame, _CLIENT_AT)
+    at = _CLIENT_AT + 2
+    return frame[at : at + max(size, 0)].decode()
 
 
 def _break(one: socket.socket) -> None:

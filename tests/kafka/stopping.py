@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+import app.turns
 from app import log
 from app.config import load_config
 from app.errors import SpanjoinError
@@ -58,6 +59,8 @@ def main() -> int:
     # Its default would end the process; blocked, it waits for whoever waits for it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     listener = Listener(how, step, int(count))
+    # Each turn is joined ahead: there is more to lose while a transaction of one is open.
+    app.turns.AHEAD_MIN = 1  # type: ignore[misc]
     try:
         return run_worker(config, reached=listener)
     except SpanjoinError as error:

@@ -16,19 +16,20 @@ from app.run import run_worker
 from state.store import LaneStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Sequence
 
-    from state.window import StoredRow
+    from state.keys import StoredRow
     from tests.kafka.workers import Worker
 
 _WORD = "reads from its store: "
-_window = LaneStore.window
+_windows = LaneStore.windows
 
 
-def _telling(store: LaneStore, buckets: Iterable[int], key: bytes) -> list[StoredRow]:
-    sys.stdout.write(f"{_WORD}{key.decode()}\n")
+def _telling(store: LaneStore, buckets: Sequence[int], keys: Collection[bytes]) -> list[StoredRow]:
+    for key in keys:
+        sys.stdout.write(f"{_WORD}{key.decode()}\n")
     sys.stdout.flush()
-    return _window(store, buckets, key)
+    return _windows(store, buckets, keys)
 
 
 def read_from_store(worker: Worker) -> list[str]:
@@ -40,5 +41,5 @@ def read_from_store(worker: Worker) -> list[str]:
 if __name__ == "__main__":
     config = load_config(Path(sys.argv[1]))
     log.configure(config.log)
-    with patch.object(LaneStore, "window", _telling):
+    with patch.object(LaneStore, "windows", _telling):
         sys.exit(run_worker(config))

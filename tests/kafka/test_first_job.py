@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -39,6 +41,14 @@ def load(config: str, side: str, name: str) -> None:
     done("load", "-c", config, "--side", side, str(EXAMPLE / name))
 
 
+def produce(kafka: Harness, config: str) -> None:
+    """The program of one's own, as it stands but for the topic's name."""
+    program = (EXAMPLE / "produce.py").read_text()
+    (kafka.directory / "produce.py").write_text(program.replace('"faults"', f'"{kafka.job.right}"'))
+    (kafka.directory / "event.avsc").write_text(done("schema", "-c", config, "--of", "right"))
+    subprocess.run([sys.executable, "produce.py"], cwd=kafka.directory, timeout=30, check=True)
+
+
 def test_the_first_job(kafka: Harness, config: str) -> None:
     assert "created with 2 partitions" in done("topics", "-c", config, "--partitions", "2")
     kafka.start(Path(config))
@@ -55,5 +65,9 @@ def test_the_first_job(kafka: Harness, config: str) -> None:
     assert "s4 payload=Anna" in shown
     assert "07:00:00 - 2025-03-03 07:30:00" in shown
     assert f"3 live matches in {kafka.job.output}" in shown
+    produce(kafka, config)
+    kafka.await_matches(["L:s4|R:f1", "L:s2|R:f2", "L:s3|R:f3", "L:s3|R:f7"])
+    kafka.settle(ends={(kafka.job.right, lane): end for lane, end in
+                       kafka.cluster.ends(kafka.job.right).items()})  # fmt: skip
     said = done("check", "-c", config)
-    assert said == f"3 matches expected, 3 of them in {kafka.job.output}\n"
+    assert said == f"4 matches expected, 4 of them in {kafka.job.output}\n"

@@ -6,8 +6,9 @@ And the edge that reads them, where only the real client shows what it does.
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from threading import Event
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
@@ -19,6 +20,7 @@ from app.errors import Renew
 from app.formats import make_codec
 from app.idleness import Idleness
 from app.intake import Intake
+from app.kafka.authority import Authority
 from app.kafka.inputs import Inputs, Polled
 from app.kafka.transactions import LaneWrite, Limits, Topics, Transactions, producer_properties
 from app.suspicion import Suspicion
@@ -41,6 +43,8 @@ FETCH_WAITS_S: Final = 0.5
 LANES: Final = 12
 STARTS: Final = 3
 ATTEMPTS: Final = 5
+REBALANCED_WITHIN_S: Final = 2.0
+LANES_WITHIN_S: Final = 0.4
 OLD_RECORDS: Final = 8
 """In a batch whose beginning is to be taken: fewer than that, and more than were taken before."""
 GOES_BACK_WITHIN_S: Final = 1.2
@@ -201,14 +205,19 @@ class Moves:
 
     lanes: list[int] = field(default_factory=list)
     then: Callable[[list[int]], object] = list
+    unsettled: Callable[[], bool] = bool
+    told: list[float] = field(default_factory=list)
+    """When it was assigned something, or nothing."""
 
     def assigned(self, lanes: list[int]) -> None:
+        self.told.append(time.monotonic())
         self.lanes += lanes
         self.then(lanes)
 
-    def revoked(self, lanes: list[int]) -> None: ...
+    def revoked(self, lanes: list[int]) -> None:
+        self.lanes = [lane for lane in self.lanes if lane not in lanes]
 
-    def lost(self, lanes: list[int]) -> None: ...
+    lost = revoked
 
     def away(self) -> None: ...
 
@@ -231,6 +240,64 @@ def joined(inputs: Inputs, moves: Moves, lanes: int, take: Callable[[Polled], ob
         return len(moves.lanes) == lanes
 
     eventually(polled, 30, lambda: f"has {moves.lanes}")
+
+
+@pytest.mark.parametrize("owners", [1, 2])
+def test_a_newcomer_does_not_wait_for_its_lanes(kafka: Harness, owners: int) -> None:
+    """The client alone would wait for 0.8 s, and all with it: also an owner who loses nothing."""
+    lanes = owners + 1
+    kafka.create_topics(lanes)
+    kafka.create_topic(kafka.job.changelog, lanes)
+    config = load_config(kafka.write_config(), {})
+    authority = Authority(config, "client", Event())
+    members: list[tuple[Inputs, Moves]] = []
+
+    def polled() -> bool:
+        for inputs, _ in members:
+            inputs.poll(0, 0.005)
+        return sorted(lane for _, moves in members for lane in moves.lanes) == list(range(lanes))
+
+    def member(stack: ExitStack) -> Moves:
+        moves = Moves(unsettled=lambda: authority.unsettled(lanes))
+        inputs = stack.enter_context(inputs_of(config, moves))
+        members.append((inputs, moves))
+        inputs.subscribe()
+        eventually(lambda: polled() and bool(moves.lanes), 30, lambda: f"{members}")
+        return moves
+
+    def attempt() -> float:
+        """One more member, which gets a lane and goes, for the next to find all as it did."""
+        with ExitStack() as stack:
+            newcomer = member(stack)
+        members.pop()
+        eventually(polled, 30, lambda: f"{members}")
+        return newcomer.told[-1] - newcomer.told[0]
+
+    with ExitStack() as stack:
+        for _ in range(owners):
+            member(stack)
+        assert min(attempt() for _ in range(ATTEMPTS)) < LANES_WITHIN_S
+
+
+def test_nobody_subscribes_while_closing(kafka: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client would abort the process: a subscription put off outlives it."""
+    kafka.create_topics(1)
+    config, owner, newcomer = load_config(kafka.write_config(), {}), Moves(), Moves()
+    with inputs_of(config, owner) as owning:
+        joined(owning, owner, 1)
+        with inputs_of(config, newcomer) as coming:
+            coming.subscribe()
+            subscribed: list[Inputs] = []
+
+            def note(inputs: Inputs) -> None:
+                subscribed.append(inputs)
+
+            monkeypatch.setattr(Inputs, "subscribe", note)
+            until = time.monotonic() + REBALANCED_WITHIN_S
+            while time.monotonic() < until:
+                owning.poll(0, 0.01)
+            assert newcomer.told == [], "its assignment waits in the client"
+        assert (len(newcomer.told), subscribed) == (1, []), "told while it closes"
 
 
 def test_who_is_no_member_commits_nothing(kafka: Harness) -> None:

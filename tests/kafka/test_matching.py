@@ -123,8 +123,8 @@ IDS: Final = ("", "|", "%", "%7C", "a|R:b", "a", "%25", "L:a|R:a", "é", "日本
 
 def test_ids_are_told_apart_whatever_they_contain(lane: Lane) -> None:
     for name in IDS:
-        lane.insert(LEFT, name, 10, 20)
-        lane.insert(RIGHT, name, 15, 25)
+        lane.raw(LEFT, KEY, encode(Event(name, 10, 10, 20)))
+        lane.raw(RIGHT, KEY, encode(Event(name, 15, 15, 25)))
     expected = matches(*[(left, right) for left in IDS for right in IDS])
     assert len(expected) == len(IDS) ** 2
     assert lane.log() == expected

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from app.broker import ENVIRONMENT_NAME, Broker, start_broker
+from app.kafka.clients import for_admin, with_defaults
 from bench.procfs import cpu_seconds
 from tests.kafka.avro import encode, instant
 from tests.kafka.harness import Harness
@@ -17,7 +21,7 @@ from tests.kafka.load import Load
 from tests.kafka.proxy import Proxy
 from tests.kafka.streams import random_stream
 from tests.kafka.victims import halted, victim
-from tests.kafka.workers import HOST, free_port, lanes_of
+from tests.kafka.workers import HOST, eventually, free_port, lanes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,7 +79,7 @@ def test_lanes_go_on_after_the_broker_was_killed_and_frozen(
         own_broker.kill()
         writes.resume()
         kafka.await_(lambda: stays.get("/readyz")[0] == 503, 30, stays.tail)
-        assert stays.get("/livez")[0] == 200
+        assert stays.get("/livez")[0] == 200, stays.log.read_text()
         used_s = cpu_seconds([stays.pid])
         time.sleep(AWAY_S)
         assert cpu_seconds([stays.pid]) - used_s < AWAY_SHARE_MAX * AWAY_S
@@ -96,6 +100,79 @@ def test_lanes_go_on_after_the_broker_was_killed_and_frozen(
     stream.check_rejects(kafka.read(kafka.job.rejects))
     kafka.await_running(stays)
     stop(stays)
+
+
+class Told:
+    """In place of a client's logger: whether it was told that there are no brokers."""
+
+    def __init__(self) -> None:
+        self.of_none = False
+
+    def log(self, _level: int, text: str, *parts: object) -> None:
+        """A line of the client's log."""
+        self.of_none = self.of_none or ": 0 brokers," in text % parts
+
+
+def heard_by(told: Told) -> dict[str, Any]:
+    """The property that lets it hear a client."""
+    return {"logger": told}
+
+
+@pytest.mark.timeout(180)
+def test_clients_that_were_told_of_no_brokers_find_them_again(tmp_path: Path) -> None:
+    """A fenced broker answers, and lists none; this one is fenced for half of the time.
+
+    Its session with the controller is shorter than the pause between two signs of life.
+    """
+    environ = {name: value for name, value in os.environ.items() if name != ENVIRONMENT_NAME}
+    fenced = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "4000"}
+    with start_broker(fenced, environ=environ) as broker:
+        kafka = Harness(broker.bootstrap_servers, tmp_path)
+        topic, place = kafka.job.left, TopicPartition(kafka.job.left, 0, 0)
+        told, told_admin = Told(), Told()
+        servers = {"bootstrap.servers": broker.bootstrap_servers}
+        talks = {**servers, "debug": "metadata"}
+        consumer = Consumer({**with_defaults({**talks, "group.id": "g"}), **heard_by(told)})
+        admin = AdminClient({**for_admin(talks), **heard_by(told_admin)})
+        producer = Producer(with_defaults(servers))
+        try:
+            eventually(lambda: _created(kafka, topic), 60, lambda: "no topic")
+            consumer.assign([place])
+
+            def asked() -> bool:
+                consumer.poll(0.1)
+                admin.poll(0.1)
+                with suppress(KafkaException):
+                    admin.list_topics(topic, 1)
+                return told.of_none and told_admin.of_none
+
+            eventually(asked, 60, lambda: f"told: {told.of_none} {told_admin.of_none}")
+            producer.produce(topic, b"v", partition=0)
+            assert producer.flush(30) == 0
+            eventually(lambda: _value(consumer) == b"v", 30, lambda: "the consumer is deaf")
+            eventually(lambda: _end(admin, place) == 1, 30, lambda: "the admin client is deaf")
+        finally:
+            consumer.close()
+            kafka.close()
+
+
+def _created(kafka: Harness, topic: str) -> bool:
+    with suppress(KafkaException):
+        kafka.create_topic(topic, 1)
+    return topic in kafka.cluster.admin.list_topics(timeout=5).topics
+
+
+def _value(consumer: Consumer) -> bytes | None:
+    message = consumer.poll(0.1)
+    return None if message is None or message.error() is not None else message.value()
+
+
+def _end(admin: AdminClient, place: TopicPartition) -> int:
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # no types there
+    (future,) = admin.list_offsets({place: latest}, request_timeout=3).values()
+    with suppress(KafkaException):
+        return int(future.result().offset)
+    return -1
 
 
 def test_a_worker_stops_in_the_middle_of_a_takeover_that_hangs(
@@ -184,7 +261,7 @@ def test_a_broker_that_is_away_for_minutes_is_waited_for(
         while time.monotonic() < until:
             for worker in workers:
                 kafka.await_(lambda: worker.get("/readyz")[0] == 503, 60, worker.tail)  # noqa: B023
-                assert worker.get("/livez")[0] == 200
+                assert worker.get("/livez")[0] == 200, worker.log.read_text()
             time.sleep(1)
         for worker in workers:
             assert len([*Path(f"/proc/{worker.pid}/task").iterdir()]) < THREADS_MAX

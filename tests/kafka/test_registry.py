@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from tests.kafka.avro import murmur2
-from tests.kafka.commands import done
+from tests.kafka.commands import command, done, refused
 from tests.kafka.harness import Harness
 from tests.kafka.registry import NoRegistry, RegistryProcess
 from tests.kafka.workers import eventually
@@ -61,10 +61,12 @@ def fault(place: Any) -> dict[str, Any]:
 class Job:
     """One job for all tests of the file; each has keys and ids of its own."""
 
-    def __init__(self, kafka: Harness, registry: RegistryProcess, lines: str = "") -> None:
+    def __init__(
+        self, kafka: Harness, registry: RegistryProcess, lines: str = "", join: str = "inner"
+    ) -> None:
         self.kafka, self.registry = kafka, registry
         text = FORMAT.format(url=registry.url) + lines
-        bounds = {"allowed_lateness": "1h", "max_interval": "1h"}
+        bounds = {"allowed_lateness": "1h", "max_interval": "1h", "type": join}
         self.config: Path = kafka.write_config(text, join=bounds)
         topic = f'topic = "{kafka.job.left}"\n'
         self.config.write_text(self.config.read_text().replace(topic, topic + LEFT))
@@ -86,15 +88,19 @@ class Job:
         names = (f"key-{self._keys}-{number}" for number in range(100))
         return next(name for name in names if murmur2(name.encode()) % LANES == lane)
 
-    def send_left(self, key: str, schema_id: int, number: int, **more: str) -> bytes:
-        record = {"no": number, "since": T, "until": T + 1000, **more}
+    def send_left(
+        self, key: str, schema_id: int, number: int, *, at: int = T, **more: str
+    ) -> bytes:
+        record = {"no": number, "since": at, "until": at + 1000, **more}
         value = self.registry.encoded(schema_id, record)
         self.kafka.send(self.kafka.job.left, key, value)
         return value
 
-    def send_right(self, key: str, row_id: str, schema_id: int | None = None) -> bytes:
+    def send_right(
+        self, key: str, row_id: str, schema_id: int | None = None, *, at: int = T
+    ) -> bytes:
         place = {"id": "hall", "floor": 2}
-        record = {"id": row_id, "ts": T, "start": T, "end": T + 500, "place": place}
+        record = {"id": row_id, "ts": at, "start": at, "end": at + 500, "place": place}
         value = self.registry.encoded(schema_id or self.right, record, fault(PLACE))
         self.kafka.send(self.kafka.job.right, key, value)
         return value
@@ -281,6 +287,25 @@ def test_every_command_knows_the_registry(job: Job) -> None:
     assert [row["record"]["team"] for row in answer["rows"]["left"]] == ["x"]
 
 
+def test_load_writes_nothing_in_a_schema_that_the_job_cannot_read(
+    kafka: Harness, registry: RegistryProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPANJOIN_JOIN__MAX_FUTURE", "1d")
+    job = Job(kafka, registry)
+    data = kafka.directory / "one.jsonl"
+    data.write_text(json.dumps({"key": "k", "no": 1, "since": T * 1000, "until": T * 1000}) + "\n")
+    job.register_left(time=MICROS)
+    line = refused("load", "-c", str(job.config), "--side", "left", str(data))
+    assert line.startswith(f"the newest schema of subject {kafka.job.left}-value does not fit")
+    assert 'finer than unit = "ms"' in line
+    # The file is still in microseconds, and now its schema is not.
+    job.register_left("note")
+    line = refused("load", "-c", str(job.config), "--side", "left", str(data))
+    assert line.startswith(f'{data}:1: has the time {T * 1000}, which looks like "us"')
+    assert line.endswith("; 0 rows before it were loaded")
+    assert kafka.read(kafka.job.left) == []
+
+
 def test_a_match_schema_that_the_subject_refuses_stops_the_worker(
     kafka: Harness, registry: RegistryProcess
 ) -> None:
@@ -296,3 +321,53 @@ def test_a_match_schema_that_the_subject_refuses_stops_the_worker(
     line = worker.tail().splitlines()[-1]
     assert line.startswith(f"spanjoin: the Schema Registry refuses a schema for subject {subject}")
     assert "set the subject's compatibility to NONE" in line
+
+
+def test_an_outer_join_gets_more_lanes(kafka: Harness, registry: RegistryProcess) -> None:
+    """Rows alone, with writers that evolve and one row taken back; then all of it in new lanes."""
+    job = Job(kafka, registry, join="full")
+    config = str(job.config)
+    worker = job.start()
+    kafka.await_running(worker)
+    pair, left, right, taken_back = (job.key(lane) for lane in (0, 1, 0, 1))
+    clocks = [job.key(lane) for lane in range(LANES)]
+    job.send_left(pair, job.left[()], 1)
+    job.send_right(pair, "f1")
+    job.send_left(left, job.left["team",], 2, team="blue")
+    job.send_right(right, "f3")
+    job.send_left(taken_back, job.left[()], 4)
+    kinds = fault(PLACE)
+    kinds["fields"].append({"name": "kind", "type": "string", "default": "INSERT"})
+    with_kind = registry.register(f"{kafka.job.right}-value", kinds)
+    row = {"id": "f4", "ts": T, "start": T, "end": T, "place": {"id": "hall", "floor": 2}}
+    for kind in ("INSERT", "RETRACT"):
+        value = registry.encoded(with_kind, {**row, "kind": kind}, kinds)
+        kafka.send(kafka.job.right, taken_back, value)
+        kafka.settle()
+    # All of these are due.
+    later = T + 3 * 3_600_000
+    for number, clock in enumerate(clocks):
+        job.send_left(clock, job.left["team",], 90 + number, at=later, team="?")
+        job.send_right(clock, f"f9{number}", at=later)
+    found = job.await_live("L:2", "R:f3", "L:4")
+    kafka.settle()
+    assert set(kafka.matches()) == {"L:1|R:f1", *found, "L:90|R:f90", "L:91|R:f91"}
+    assert (found["L:2"]["left"]["team"], found["L:2"]["right"]) == ("blue", None)
+    assert (found["R:f3"]["left"], found["R:f3"]["right"]["place"]["floor"]) == (None, 2)
+    assert "team" not in found["L:4"]["left"]
+    assert done("check", "-c", config).startswith(
+        "6 matches and unmatched rows expected, 6 of them in"
+    )
+
+    kafka.unchecked = "after a reshard a batch over the inputs finds keys in two lanes"
+    assert worker.terminate() == 0
+    wanted = ("--partitions", str(LANES + 1), "--partitioner", "murmur2")
+    ended = command("reshard", "-c", config, *wanted)
+    assert ended.code == 0, ended.err
+    assert f"moved from {LANES} to {LANES + 1} lanes; counts and digests agree" in ended.out
+    kafka.renew_producer()
+    kafka.await_running(job.start())
+    for number, clock in enumerate(clocks):
+        job.send_right(clock, f"f10{number}", at=later)
+    found = job.await_live("L:90|R:f100", "L:91|R:f101")
+    assert found["L:91|R:f101"]["left"]["team"] == "?"

@@ -12,7 +12,8 @@ from confluent_kafka.admin import NewPartitions
 
 from app.config import load_config
 from app.reshard import Request, reshard
-from tests.kafka.commands import command, refused
+from tests.kafka.avro import Event, encode, murmur2
+from tests.kafka.commands import command, done, refused
 from tests.kafka.streams import random_stream
 from tests.kafka.workers import eventually, spanjoin
 
@@ -44,6 +45,11 @@ for line in reshard(config, request, dry_run=False, reached=reached):
 """
 
 
+@pytest.fixture(autouse=True)
+def _unchecked(kafka: Harness) -> None:
+    kafka.unchecked = "a batch over the inputs finds keys in two lanes, which check refuses"
+
+
 def killed(config: Path, step: str) -> None:
     """A reshard that is killed at a step."""
     ended = subprocess.run(
@@ -56,11 +62,14 @@ def killed(config: Path, step: str) -> None:
     assert ended.returncode == -signal.SIGKILL, ended.stderr
 
 
-def told(*arguments: str) -> str:
-    """What a reshard prints; the worker that it runs logs, too."""
+def stopped(*arguments: str) -> str:
+    """The line with which a reshard ends that a person must look at; it may have begun."""
     ended = command(*arguments)
-    assert ended.code == 0, ended.err
-    return ended.out
+    assert ended.code == 2, ended
+    # Of the worker that it runs no more than a reject stands between what it tells.
+    (line,) = [line for line in ended.err.splitlines() if "] rejected " not in line]
+    assert line.startswith("spanjoin: ")
+    return line
 
 
 class Interrupted(Exception):
@@ -82,12 +91,6 @@ def refuses_to_run(config: Path) -> None:
     ended = spanjoin("run", "-c", str(config))
     assert ended.returncode == 2, ended.stderr
     assert "spanjoin reshard" in ended.stderr
-
-
-def restart_producer(kafka: Harness) -> None:
-    """One that was running would place keys as before for some minutes."""
-    kafka.flush()
-    kafka._producer = None
 
 
 def check(kafka: Harness, stream: Stream) -> None:
@@ -113,8 +116,8 @@ def test_a_job_gets_more_lanes(kafka: Harness, monkeypatch: pytest.MonkeyPatch) 
     assert refused(*wanted).startswith(f"workers of {job.name} are alive: {job.name}-")
     assert worker.terminate() == 0
     stream.send(kafka, job, slice(600, 900))
-    restart_producer(kafka)
-    assert "from 2 to 3 lanes" in told(*wanted, "--dry-run")
+    kafka.renew_producer()
+    assert "from 2 to 3 lanes" in done(*wanted, "--dry-run")
     assert len(kafka.cluster.partitions(job.left)) == LANES
 
     interrupted(config, "raised")
@@ -124,8 +127,8 @@ def test_a_job_gets_more_lanes(kafka: Harness, monkeypatch: pytest.MonkeyPatch) 
     assert "`spanjoin reshard` again first" in refused("reset", "-c", str(config))
     interrupted(config, "written")
     killed(config, "switched")
-    assert "its last step" in told(*wanted)
-    assert "already: nothing to do" in told(*wanted)
+    assert "its last step" in done(*wanted)
+    assert "already: nothing to do" in done(*wanted)
 
     for topic in (job.left, job.right, job.changelog, job.rejects):
         assert len(kafka.cluster.partitions(topic)) == MORE
@@ -151,7 +154,7 @@ def test_inputs_that_were_raised_already(kafka: Harness) -> None:
     kafka.settle()
     assert worker.terminate() == 0
     stream.send(kafka, job, slice(500, 700))
-    restart_producer(kafka)
+    kafka.renew_producer()
     topics = (job.left, job.right)
     kafka.cluster.admin.create_partitions([NewPartitions(topic, MORE) for topic in topics])
     eventually(
@@ -160,9 +163,62 @@ def test_inputs_that_were_raised_already(kafka: Harness) -> None:
         lambda: "no new partitions",
     )
     stream.send(kafka, job, slice(700, 1_000))
-    lines = told("reshard", "-c", str(config), "--partitions", str(MORE))
+    lines = done("reshard", "-c", str(config), "--partitions", str(MORE))
     assert f"everything that was written to {LANES} partitions is taken" in lines
     assert "partitioner: murmur2" in lines
     kafka.await_running(kafka.start(config))
     stream.send(kafka, job, slice(1_000, None))
     check(kafka, stream)
+
+
+def test_keys_that_another_partitioner_placed(kafka: Harness) -> None:
+    """Both sides as librdkafka's clients write them unless told otherwise."""
+    kafka.partitioner = "consistent_random"
+    kafka.create_topics(LANES)
+    config = kafka.write_config()
+    worker = kafka.start(config)
+    kafka.await_running(worker)
+    stream = random_stream(722, 900, keys=30, lanes=LANES)
+    stream.send(kafka, kafka.job, slice(500))
+    kafka.settle()
+    assert worker.terminate() == 0
+    wanted = ("reshard", "-c", str(config), "--partitions", str(MORE))
+    assert "has rows of key" in stopped(*wanted, "--partitioner", "murmur2")
+    assert len(kafka.cluster.partitions(kafka.job.left)) == LANES
+    assert "partitioner: crc32" in done(*wanted)
+    kafka.renew_producer()
+    kafka.await_running(kafka.start(config))
+    stream.send(kafka, kafka.job, slice(500, None))
+    check(kafka, stream)
+
+
+def test_a_lane_far_behind_is_brought_forward_when_told(kafka: Harness) -> None:
+    job = kafka.job
+    kafka.create_topics(LANES)
+    config = kafka.write_config()
+    worker = kafka.start(config)
+    kafka.await_running(worker)
+    ahead, behind = (
+        next(key for key in (b"%d" % n for n in range(99)) if murmur2(key) % LANES == lane)
+        for lane in range(LANES)
+    )
+    kafka.send(job.left, ahead, encode(Event("l1", 100, 100, 100)))
+    kafka.send(job.right, ahead, encode(Event("r1", 100, 100, 100)))
+    kafka.send(job.left, behind, encode(Event("l2", 20, 20, 60)))
+    kafka.send(job.right, behind, encode(Event("r2", 30, 30, 30)))
+    kafka.settle()
+    assert worker.terminate() == 0
+    wanted = ("reshard", "-c", str(config), "--partitions", str(MORE), "--partitioner", "murmur2")
+    line = stopped(*wanted)
+    assert "watermarks would go forward by more than join.allowed_lateness" in line
+    assert "from 20 to 100" in line
+    assert "4 rows moved" in done(*wanted, "--accept-late")
+    kafka.renew_producer()
+    kafka.await_running(kafka.start(config))
+    # Not late before, 30 behind, and late now; what is not late still finds the row of before.
+    kafka.send(job.right, behind, encode(Event("r3", 60, 60, 60)))
+    kafka.send(job.right, behind, encode(Event("r4", 90, 60, 95)))
+    kafka.settle()
+    assert set(kafka.matches()) == {"L:l1|R:r1", "L:l2|R:r2", "L:l2|R:r4"}
+    (late,) = kafka.read(job.rejects)
+    assert (late.key, late.headers["reason"]) == (behind, b"late")

@@ -13,7 +13,7 @@ from app.config import load_config
 from app.errors import SpanjoinError
 from app.topics import prepare_topics
 from tests.kafka.avro import Event, encode
-from tests.kafka.commands import command, done
+from tests.kafka.commands import command, done, refused
 from tests.kafka.harness import Harness, Job
 from tests.kafka.secured import PASSWORD, Right, Secured, Unavailable
 from tests.kafka.workers import eventually, spanjoin
@@ -80,13 +80,17 @@ def lacking(config: Path) -> str:
 
 
 def test_exactly_the_documented_rights(
-    secured: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    secured: Secured,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     kafka = Harness(secured.open, tmp_path)
     try:
         _check(kafka, secured, monkeypatch)
     finally:
         kafka.close()
+    assert "|FATAL|" not in capfd.readouterr().err, "the client has told people by itself"
 
 
 def _check(kafka: Harness, secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,20 +166,44 @@ def _check_commands(
 ) -> None:
     """The rights that commands need beyond those of a worker, and those that suffice for some."""
     job = kafka.job
+    reset = ("reset", "-c", str(config))
     eventually(
-        lambda: command("reset", "-c", str(config)).code == 1,
+        lambda: "alive" not in command(*reset).err,
         10,
         lambda: "the last of these workers is still a member",
     )
+    assert refused(*reset) == (
+        f'output topic "{job.output}" may not be used: grant Read; '
+        f'rejects topic "{job.rejects}" may not be used: grant Delete; '
+        f'group "{job.name}" may not be used: grant Delete'
+    )
     secured.grant(*further)
+    reshard = ("reshard", "-c", str(config), "--partitions", "2", "--partitioner", "murmur2")
+    eventually(lambda: "Delete" not in command(*reshard).err, 10, lambda: refused(*reshard))
+    assert refused(*reshard).count("may not be used: grant Alter") == len(
+        (job.left, job.right, job.changelog, job.rejects)
+    )
+    assert len(kafka.cluster.partitions(job.left)) == 1
     monkeypatch.setenv("SPANJOIN_STATE__DIR", str(kafka.directory / "state-1"))
     eventually(
         lambda: command("read", "-c", str(config), "--format", "jsonl").out.count("\n") == 1,
         10,
         lambda: str(command("read", "-c", str(config))),
     )
-    assert "1 live matches" in done("reset", "-c", str(config))
-    # Who only looks needs less.
+    assert "1 live matches" in done(*reset)
+    _check_looking(kafka, secured, config)
+    _check_tokens(kafka, secured, config, monkeypatch)
+    monkeypatch.setenv("SPANJOIN_KAFKA__SASL_PASSWORD", "another-password")
+    monkeypatch.delenv("SPANJOIN_KAFKA__SASL_PASSWORD_FROM_FILE")
+    ended = command("status", "-c", str(config))
+    assert ended.code == 1
+    assert "uthentication failed" in ended.err
+    assert "another-password" not in ended.err
+
+
+def _check_looking(kafka: Harness, secured: Secured, config: Path) -> None:
+    """Who only looks needs less, and is told what more is needed to write."""
+    job = kafka.job
     for right in documented(job):
         secured.revoke(right)
     secured.grant(
@@ -187,20 +215,31 @@ def _check_commands(
                 (job.right, TO_LOOK_AT),
                 (job.output, TO_READ),
                 (job.changelog, TO_READ),
+                (job.rejects, TO_READ),
             )
             for operation in operations
         ),
     )
     eventually(lambda: command("read", "-c", str(config)).code == 0, 10, lambda: "no read")
     assert '"lane": 0' in done("status", "-c", str(config), "--json")
+    assert "0 rejects" in done("rejects", "-c", str(config), "--count")
+    said = refused("rejects", "-c", str(config), "--replay", "--yes")
+    assert said.startswith(f'rejects topic "{job.rejects}" may not be written to: grant Write')
+    data = kafka.directory / "data.jsonl"
+    data.write_text("")
+    said = refused("load", "-c", str(config), "--side", "left", str(data))
+    assert said == f'left topic "{job.left}" may not be written to: grant Write'
+    assert command("check", "-c", str(config)).err.startswith(
+        f'spanjoin: Kafka refuses Read on topic "{job.left}": '
+    )
+    secured.grant(
+        *(
+            (ResourceType.TOPIC, name, ResourcePatternType.LITERAL, AclOperation.READ)
+            for name in (job.left, job.right)
+        )
+    )
+    eventually(lambda: command("check", "-c", str(config)).code == 0, 10, lambda: "no check")
     assert kafka.matches() == {}
-    _check_tokens(kafka, secured, config, monkeypatch)
-    monkeypatch.setenv("SPANJOIN_KAFKA__SASL_PASSWORD", "another-password")
-    monkeypatch.delenv("SPANJOIN_KAFKA__SASL_PASSWORD_FROM_FILE")
-    ended = command("status", "-c", str(config))
-    assert ended.code == 1
-    assert "uthentication failed" in ended.err
-    assert "another-password" not in ended.err
 
 
 def _check_tokens(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fastavro.schema import to_parsing_canonical_form
 
 from tests.kafka.avro import OUTER, Event, decode_output, encode
-from tests.kafka.commands import agrees, done
+from tests.kafka.commands import done
 from tests.kafka.lane import HORIZON
 from tests.kafka.reading import history
 from tests.kafka.streams import random_stream
@@ -43,7 +43,7 @@ def test_a_full_join_whose_lanes_move_and_whose_workers_die(
     writers(kafka)
     rows = stream.unmatched()
     count = len(rows) + len(stream.live())
-    said = f"{count} matches expected, {count} of them in {kafka.job.output}"
+    said = f"{count} matches and unmatched rows expected, {count} of them in {kafka.job.output}"
     assert said in done("check", "-c", str(config))
     assert len({row.side for row in rows.values()}) == 2
     kafka.await_(lambda: len(second.running()) == LANES, 30, second.tail)
@@ -54,7 +54,6 @@ def test_a_full_join_whose_lanes_move_and_whose_workers_die(
              .splitlines()]  # fmt: skip
     assert {row["id"] for row in shown} == stream.live() | set(rows)
     assert f"{len(rows)} unmatched rows" in done("read", "-c", str(config), "--limit", "0")
-    agrees(config)
     kafka.write_config(join={"type": "left"})
     other = kafka.start(config)
     assert other.wait() == 2
@@ -107,4 +106,3 @@ def test_a_late_retraction_and_what_the_output_does_not_take(kafka: Harness) -> 
         "reason": b"too_large", "topic": job.left.encode(), "partition": b"0", "offset": b"-1",
     }  # fmt: skip
     assert b"left id large" in reject.headers["detail"]
-    agrees(config)

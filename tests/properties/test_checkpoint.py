@@ -16,8 +16,8 @@ from state.checkpoint import (
     Watermarks,
     decode_turn,
     encode_turn,
-    unpack_rows,
 )
+from state.packing import unpack_rows
 from tests.unit.stored import CHECKPOINT, LAYOUT
 
 int64 = st.integers(INT64_MIN, INT64_MAX)

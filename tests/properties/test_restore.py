@@ -77,7 +77,7 @@ class Lane:
         self.replay.flush()
         assert held_by(self.store) == self.owner.held
         for key in KEYS:
-            found = self.store.window(BUCKETS, key)
+            found = self.store.windows(BUCKETS, [key])
             assert set(found) == seen_in(self.owner.rows, BUCKETS, key)
             assert len(found) == len(set(found))
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.records import Side
 from state.checkpoint import Bucket
-from state.keys import LIVE, RETRACTED, Row, row_key, row_value
+from state.keys import LIVE, RETRACTED, Row, StoredRow, parse_rows, row_key, row_value
 from state.overlap import overlapping
 from state.warm import Warm, warm_bytes
-from state.window import Rows, StoredRow, Windows
+from state.window import Windows
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from state.side import Rows
 
 SPAN = 10
 
@@ -51,13 +58,16 @@ def test_windows_filled_at_once_are_those_read_one_by_one(drawn: list[Drawn]) ->
         for side, key, *_, row in [(*one, as_row(one)) for one in by_name.values()]
     }
 
-    def load(wanted: object, key: bytes) -> list[StoredRow]:
+    def load(wanted: object, keys: Collection[bytes]) -> list[StoredRow]:
         assert wanted == sorted(buckets)
-        return [(one[0], *as_row(one)) for one in by_name.values() if one[1] == key]
+        return [row for row in parse_rows(sorted(stored.items())) if row[2] in keys]
 
+    keys = {one[1] for one in by_name.values()}
     one_by_one = Windows(load, buckets, SPAN)
-    for key in {one[1] for one in by_name.values()}:
+    for key in keys:
         one_by_one.open(key)
+    fetched = Windows(load, buckets, SPAN)
+    fetched.fetch([*keys, *keys])
     warm = Warm()
     in_order = sorted(stored.items())
     warm.add(in_order[:7])
@@ -66,13 +76,14 @@ def test_windows_filled_at_once_are_those_read_one_by_one(drawn: list[Drawn]) ->
     at_once.adopt(warm.table, warm.costs)
 
     assert at_once.resident
-    assert at_once.table.keys() == one_by_one.table.keys()
+    assert at_once.table.keys() == one_by_one.table.keys() == fetched.table.keys()
     for key, window in at_once.table.items():
-        assert [seen(side) for side in window] == [seen(side) for side in one_by_one.table[key]]
-    assert at_once.size == one_by_one.size
+        for other in (one_by_one, fetched):
+            assert [seen(side) for side in window] == [seen(side) for side in other.table[key]]
+    assert at_once.size == one_by_one.size == fetched.size
     size = sum(len(key) + len(value) for key, value in stored.items())
     assert at_once.size <= warm_bytes(len(stored), size)
     # What expires is accounted for and trimmed alike.
-    for windows in (at_once, one_by_one):
+    for windows in (at_once, one_by_one, fetched):
         windows.evict(windows.size)
         assert windows.size == 0

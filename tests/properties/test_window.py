@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from schemas.records import INT64_MAX, INT64_MIN
 from state.keys import LIVE, RETRACTED, Row
 from state.overlap import overlapping
-from state.window import Rows, put, retire
+from state.side import Rows, put, retire
 
 near = st.integers(0, 40)
 anywhere = near | st.integers(INT64_MIN, INT64_MAX) | st.sampled_from([INT64_MIN, INT64_MAX])

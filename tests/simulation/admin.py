@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from confluent_kafka import (
+    ConsumerGroupState,
     IsolationLevel,
     KafkaError,
     TopicPartition,
@@ -14,6 +16,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import OffsetSpec
 
 from tests.simulation.client import Client, failure, timed_out
+from tests.simulation.group import State
 from tests.simulation.network import Refused, TimedOut
 
 if TYPE_CHECKING:
@@ -24,6 +27,12 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 T = TypeVar("T")
 _EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # no types there
+_STATES: Final = {
+    State.EMPTY: ConsumerGroupState.EMPTY,
+    State.PREPARING: ConsumerGroupState.PREPARING_REBALANCING,
+    State.COMPLETING: ConsumerGroupState.COMPLETING_REBALANCING,
+    State.STABLE: ConsumerGroupState.STABLE,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +60,10 @@ class AdminClient(Client):
         committed = isolation_level is IsolationLevel.READ_COMMITTED
 
         def look(place: TopicPartition) -> Found:
-            log = self.broker.log(place.topic, place.partition)
+            extent = self.broker.log(place.topic, place.partition).extent(self.process.past)
             if wanted[place] is _EARLIEST:
-                return Found(offset=log.start)
-            return Found(offset=log.end(committed=committed))
+                return Found(offset=extent.start)
+            return Found(offset=extent.end(committed=committed))
 
         return self._each("list_offsets", list(wanted), look, request_timeout)
 
@@ -81,6 +90,21 @@ class AdminClient(Client):
             return {name: Found(value=value) for name, value in settings.items()}
 
         return self._each("describe_configs", resources, look, request_timeout)
+
+    def describe_consumer_groups(
+        self, names: list[str], *, request_timeout: float = 60.0
+    ) -> dict[str, Future[Any]]:
+        """State and assignments."""
+
+        def look(name: str) -> Any:
+            group = self.broker.group(name)
+            members = [
+                SimpleNamespace(assignment=SimpleNamespace(topic_partitions=sorted(lanes)))
+                for lanes in group.assignment.values()
+            ]
+            return SimpleNamespace(state=_STATES[group.state], members=members)
+
+        return self._each("describe_consumer_groups", names, look, request_timeout)
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> None:
         """Nobody reads the answer: it makes the real client look for leaders again."""

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError
 
 from tests.simulation.coordinator import OFFSETS, Coordinator, Place, Transaction
 from tests.simulation.group import Group
-from tests.simulation.log import Entry, Log
+from tests.simulation.log import Entry, Log, Past
 from tests.simulation.network import Network, Refused, Weather
 
 if TYPE_CHECKING:
@@ -76,6 +76,12 @@ class Broker:
         if found is None:
             found = self.groups[name] = Group(self.world, name)
         return found
+
+    def past(self, *, offsets: bool) -> Past:
+        """What a broker knows that is cut off from now on; perhaps it has the group, too."""
+        logs = [log for topic in self.topics.values() for log in topic.logs]
+        extents = {(log.topic, log.partition): log.extent() for log in logs}
+        return Past(extents, dict(self.group("job").offsets.stored) if offsets else None)
 
     def partition_of(self, topic: str, key: bytes | None) -> int:
         """Where a record of a key goes that names no partition."""

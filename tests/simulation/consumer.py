@@ -58,14 +58,22 @@ class Consumer(Client):
         on_revoke: Callback = None,
         on_lost: Callback = None,
     ) -> None:
-        """Join the group, in the background."""
+        """Join the group, in the background; the second time: once more, after this rebalance."""
         (self._topic,) = topics
         self._callbacks = {
             Move.ASSIGN: on_assign,
             Move.REVOKE: on_revoke,
             Move.LOST: on_lost or on_revoke,
         }
-        self._membership = Membership(self, self._topic)
+        if self._membership is None:
+            self._membership = Membership(self, self._topic)
+        else:
+            self._membership.join_again()
+
+    def unsubscribe(self) -> None:
+        """Put no subscription off any more; the group is left by `close`."""
+        if self._membership is not None:
+            self._membership.forget_subscription()
 
     def consumer_group_metadata(self) -> bytes:
         """Generation and member as the background thread knows them now."""
@@ -91,6 +99,9 @@ class Consumer(Client):
         deadline = self.deadline(timeout)
 
         def look() -> list[int] | None:
+            past = self.process.past
+            if past is not None and past.offsets is not None:
+                return [past.offsets.get(place, NOTHING) for place in places]
             offsets = self.broker.group(str(self.config["group.id"])).offsets
             if self._committed and any(offsets.unstable(place) for place in places):
                 return None
@@ -186,6 +197,8 @@ class Consumer(Client):
         if assigned is None:
             text = f"Failed to seek to offset {partition.offset}: Local: Erroneous state"
             raise failure(KafkaError._STATE, text)
+        if self.process.deaf.get(self._label):
+            del self.process.deaf[self._label]
         assigned.seek(partition.offset)
 
     def get_watermark_offsets(
@@ -198,7 +211,8 @@ class Consumer(Client):
             return (NOTHING, NOTHING) if assigned is None else (0, assigned.high)
         log = self.broker.log(*place)
         self.world.step("watermarks")
-        return log.start, log.end(committed=self._committed)
+        extent = log.extent(self.process.past)
+        return extent.start, extent.end(committed=self._committed)
 
     # --- records --------------------------------------------------------------------------------
 
@@ -267,7 +281,8 @@ class Consumer(Client):
 
     def _fetch(self) -> None:
         """One fetch of everything that is wanted; nothing while the broker is away."""
-        if self.network.weather.away_until > self.world.now:
+        deaf = self._label in self.process.deaf
+        if deaf or self.network.weather.away_until > self.world.now:
             return
         for place, assigned in self._assigned.items():
             if place not in self._paused and len(assigned.fetched) < FETCHED_MAX:
@@ -280,16 +295,17 @@ class Consumer(Client):
             log = self.broker.log(*place)
             count = self.world.random.randint(1, FETCHED_MAX)
             found, assigned.fetched_to = log.read(
-                assigned.fetched_to, count, committed=self._committed
+                assigned.fetched_to, count, committed=self._committed, past=self.process.past
             )
         except Refused as refused:
             assigned.failed = True
             error = KafkaError(KafkaError._AUTO_OFFSET_RESET, f"offset reset: {refused.code}")
             assigned.fetched.append(Message(*place, assigned.fetched_to, error=error))
             return
-        assigned.low, assigned.high = log.start, log.high
+        extent = log.extent(self.process.past)
+        assigned.low, assigned.high = extent.start, extent.high
         assigned.fetched.extend(_message(place, offset, entry) for offset, entry in found)
-        end = log.end(committed=self._committed)
+        end = extent.end(committed=self._committed)
         if assigned.fetched_to == end != assigned.told_end:
             assigned.told_end = end
             error = KafkaError(KafkaError._PARTITION_EOF)

@@ -57,6 +57,28 @@ def a_second_producer_of_a_name_fences_the_first(kafka: Cluster) -> None:
     }
 
 
+def whoever_takes_a_name_is_told_that_a_transaction_is_ending(kafka: Cluster) -> None:
+    """And may leave it to another to ask again: the client waits for half a second."""
+    topic, name = kafka.topic(), kafka.name()
+    write(ready(kafka, name), topic, 1)
+
+    def answer() -> int:
+        second = kafka.producer(name)
+        while True:
+            try:
+                second.init_transactions(0.02)
+            except KafkaException as error:
+                code = error.args[0].code()
+                if code != KafkaError._TIMED_OUT:
+                    return int(code)
+            else:
+                return 0
+
+    assert answer() == KafkaError.CONCURRENT_TRANSACTIONS
+    eventually(kafka, lambda: answer() == 0)
+    assert ends(kafka, topic) == (0, 2, 2)
+
+
 def a_fenced_producer_learns_it_in_a_flush(kafka: Cluster) -> None:
     topic, name = kafka.topic(), kafka.name()
     first = ready(kafka, name)
@@ -158,6 +180,25 @@ def an_assignment_of_nothing_is_told(kafka: Cluster) -> None:
     first.close()
 
 
+def a_newcomer_may_join_again_from_its_callback(kafka: Cluster) -> None:
+    topic, group = kafka.topic(4), kafka.name()
+    told: dict[str, list[Told]] = {"a": [], "b": []}
+    first = subscribed(kafka, topic, group, told["a"])
+    eventually(kafka, lambda: polled(first) and bool(held(told["a"])))
+    second = subscribed(kafka, topic, group, told["b"], again=True)
+    eventually(kafka, lambda: polled(first) and polled(second) and len(held(told["b"])) == 2, 30)
+    assert told["b"][0] == ("assign", ())
+    assert held(told["a"]) | held(told["b"]) == {0, 1, 2, 3}
+    before = read_membership(second.consumer_group_metadata())
+    for _ in range(15):
+        kafka.sleep(0.1)
+        assert polled(first)
+        assert polled(second)
+    assert read_membership(second.consumer_group_metadata()) == before, "once is enough"
+    second.close()
+    first.close()
+
+
 def a_member_that_does_not_poll_is_lost(kafka: Cluster) -> None:
     topic, group = kafka.topic(), kafka.name()
     told: list[Told] = []
@@ -237,12 +278,14 @@ def calls_have_their_time(kafka: Cluster) -> None:
 PROMISES: Final = (
     *READING,
     a_second_producer_of_a_name_fences_the_first,
+    whoever_takes_a_name_is_told_that_a_transaction_is_ending,
     a_fenced_producer_learns_it_in_a_flush,
     offsets_are_taken_from_members_of_this_generation_only,
     empty_metadata_switches_the_check_off,
     offsets_are_unstable_until_they_are_decided,
     lanes_move_from_member_to_member,
     an_assignment_of_nothing_is_told,
+    a_newcomer_may_join_again_from_its_callback,
     a_member_that_does_not_poll_is_lost,
     a_late_commit_ends_whatever_is_open,
     a_late_abort_takes_half_a_transaction,

@@ -181,24 +181,34 @@ def subscribed(
     topic: str,
     group: str,
     told: list[Told],
+    *,
+    again: bool = False,
 ) -> Any:
-    """A member whose callbacks are noted."""
+    """A member whose callbacks are noted.
+
+    `again`: it subscribes once more in its first one.
+    """
 
     def note(what: str, change: str) -> Callable[[Any, list[TopicPartition]], None]:
         def called(consumer: Any, partitions: list[TopicPartition]) -> None:
             told.append((what, tuple(sorted(one.partition for one in partitions))))
+            if again and len(told) == 1:
+                subscribe()
             at = [TopicPartition(one.topic, one.partition, 0) for one in partitions]
             getattr(consumer, change)(at)
 
         return called
 
+    def subscribe() -> None:
+        consumer.subscribe([topic], **callbacks)
+
     consumer = kafka.consumer(group)
-    consumer.subscribe(
-        [topic],
-        on_assign=note("assign", "incremental_assign"),
-        on_revoke=note("revoke", "incremental_unassign"),
-        on_lost=note("lost", "incremental_unassign"),
-    )
+    callbacks: dict[str, Any] = {
+        "on_assign": note("assign", "incremental_assign"),
+        "on_revoke": note("revoke", "incremental_unassign"),
+        "on_lost": note("lost", "incremental_unassign"),
+    }
+    subscribe()
     return consumer
 
 

@@ -73,6 +73,14 @@ class Coordinator:
             one.state is State.ONGOING or one.state in _PREPARED for one in self._names.values()
         )
 
+    def open_of(self, beginning: str) -> list[str]:
+        """Names that begin so and have a transaction open."""
+        return [
+            one.name
+            for one in self._names.values()
+            if one.name.startswith(beginning) and one.state is State.ONGOING
+        ]
+
     def init(self, name: str, timeout_s: float) -> tuple[int, int]:
         """InitProducerId: end what is open, then give a higher epoch."""
         found = self._names.get(name)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from state.checkpoint import Bucket, Checkpoint, TurnRecord, decode_turn, unpack_rows
+from state.checkpoint import Bucket, Checkpoint, TurnRecord, decode_turn
 from state.keys import LIVE, PREFIX_SIZE, RowKey, bucket_prefix, parse_row_key
+from state.packing import unpack_rows
 from tests.simulation.log import Entry, Fate
 
 if TYPE_CHECKING:

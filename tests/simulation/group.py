@@ -81,7 +81,7 @@ class Group:
         self.generation = 0
         self.members: dict[str, Member] = {}
         self._world = world
-        self._assignment: dict[str, frozenset[int]] = {}
+        self.assignment: dict[str, frozenset[int]] = {}
         self._deadline = 0.0
         self._names = 0
         world.at(LOOK_S, self._look)
@@ -123,13 +123,13 @@ class Group:
         self.members[name].heard = self._world.now
         if assignment is not None and self.state is State.COMPLETING:
             self.state = State.STABLE
-            self._assignment = assignment
+            self.assignment = assignment
             self._world.note(f"group: generation {generation} is {_readable(assignment)}")
         if self.state is State.STABLE:
             for member in self.members.values():
                 if member.synced is not None:
                     answer, member.synced = member.synced, None
-                    answer(self._assignment.get(member.name, frozenset()))
+                    answer(self.assignment.get(member.name, frozenset()))
 
     def heartbeat(self, name: str, generation: int) -> None:
         """Heartbeat."""

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import KafkaError
 
 from tests.simulation.network import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.simulation.coordinator import Place
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -32,6 +38,27 @@ class Entry:
     producer: int = -1
     """Producer id, -1 outside of transactions."""
     fate: Fate = Fate.COMMITTED
+
+
+class Extent(NamedTuple):
+    """Where a partition begins and ends, for each kind of reader."""
+
+    start: int
+    high: int
+    stable: int
+
+    def end(self, *, committed: bool) -> int:
+        """Where a reader's partition ends."""
+        return self.stable if committed else self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What a broker knew when it was cut off from the others. It goes on answering."""
+
+    extents: Mapping[Place, Extent]
+    offsets: Mapping[Place, int] | None
+    """The group's stored ones; None where another broker has them."""
 
 
 class Log:
@@ -76,17 +103,20 @@ class Log:
         self.epochs[producer] = max(epoch, self.epochs.get(producer, 0))
         self.entries.append(Entry(None, None, producer=producer, fate=Fate.MARKER))
 
-    def end(self, *, committed: bool) -> int:
-        """Where a reader's partition ends."""
-        return self.stable if committed else self.high
+    def extent(self, past: Past | None = None) -> Extent:
+        """Where it begins and ends, as the broker says that has this past."""
+        if past is not None:
+            return past.extents[self.topic, self.partition]
+        return Extent(self.start, self.high, self.stable)
 
     def read(
-        self, offset: int, count: int, *, committed: bool
+        self, offset: int, count: int, *, committed: bool, past: Past | None = None
     ) -> tuple[list[tuple[int, Entry]], int]:
         """Up to `count` records from an offset on, and the offset to go on from."""
-        if not self.start <= offset <= self.high:
+        extent = self.extent(past)
+        if not extent.start <= offset <= extent.high:
             raise Refused(KafkaError.OFFSET_OUT_OF_RANGE)
-        end = self.end(committed=committed)
+        end = extent.end(committed=committed)
         found: list[tuple[int, Entry]] = []
         while offset < end and len(found) < count:
             entry = self.entries[offset]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from concurrent.futures import Executor, Future
+from math import inf
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from app.metrics import Totals
@@ -114,8 +115,16 @@ class Helpers(Executor):
         self._process.spawn("helper", run, world.latency())
         return future
 
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """No more jobs."""
 
-def wait(futures: Collection[Future[Any]], timeout: float) -> None:
+
+def executor(_threads: int, _name: str, _begin: Callable[[], None]) -> Helpers:
+    """In place of `concurrent.futures.ThreadPoolExecutor`."""
+    return Helpers(current().process)
+
+
+def wait(futures: Collection[Future[Any]], timeout: float = inf) -> None:
     """In place of `concurrent.futures.wait`."""
     world = current().process.world
     deadline = world.now + timeout

@@ -40,6 +40,7 @@ class Membership:
         self.polled = consumer.world.now
         self._world = consumer.world
         self._process = consumer.process
+        self._process.membership = self
         self._network = consumer.network
         self._group = consumer.broker.group(str(consumer.config["group.id"]))
         self._lanes = range(len(consumer.broker.topics[topic].logs))
@@ -74,6 +75,15 @@ class Membership:
             self._lost = False
             self._too_slow = False
             self._later(self._join_if_due, self._world.latency())
+
+    def join_again(self) -> None:
+        """As soon as what is being told now has been told."""
+        assert self.moves, "the client does nothing at a subscription that is the same"
+        self._rejoin = True
+
+    def forget_subscription(self) -> None:
+        """What was put off will not be done."""
+        self._rejoin = False
 
     def give_up(self) -> None:
         """Everything is revoked: the consumer closes."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from app.config import Config, load_config
 from schemas.records import JoinType
@@ -65,8 +65,21 @@ FAULTS: Final = (
     "damage",
     "full",
     "join",
+    "deaf",
+    "cut off",
 )
 """Failures that are done to somebody at some time."""
+
+
+class Blow(NamedTuple):
+    """What happens to a worker (by number) when it comes by a place; `Faults` has what there is.
+
+    `where` is the beginning of a step's label; the seed chooses which of its first passages it is.
+    """
+
+    worker: int
+    where: str
+    what: str
 
 
 @dataclass
@@ -99,6 +112,8 @@ class Options:
     """Inputs whose rows are needed as long as possible; see `workload.edges`."""
     sleep_at: str = ""
     """Where workers are stopped for longer than a session; anywhere, if it does not say."""
+    schedule: tuple[Blow, ...] = ()
+    """Failures by hand, one after the other; see `schedules`."""
     idle: bool = False
     """Whether a side that is silent stops counting in the watermark, so that rows come late."""
     questions: bool = False
@@ -140,7 +155,7 @@ class Options:
         if random.random() < 0.05:
             return options
         options.trouble_s = random.uniform(2.0, 14.0)
-        options.faults = tuple(fault for fault in FAULTS if random.random() < 0.45)
+        options.faults = tuple(fault for fault in FAULTS[:-2] if random.random() < 0.45)
         options.fault_every_s = random.choice([0.3, 0.8, 2.0])
         for name in ("lose_request", "lose_answer"):
             if random.random() < 0.25:
@@ -149,6 +164,10 @@ class Options:
             options.late_end = random.choice([0.2, 0.7])
         if random.random() < 0.25:
             options.lose_end = random.choice([0.05, 0.3])
+        if Random(f"deaf {seed}").random() < 0.2:
+            options.faults += ("deaf",)
+        if Random(f"cut off {seed}").random() < 0.2:
+            options.faults += ("cut off",)
         return options
 
     def __str__(self) -> str:

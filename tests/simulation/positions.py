@@ -131,7 +131,9 @@ class Position:
             except Refused:
                 self.process.later(self._ask_later, world.latency())
                 return
-            found = log.start if wanted == OFFSET_BEGINNING else log.end(committed=self.committed)
+            extent = log.extent(self.process.past)
+            end = extent.end(committed=self.committed)
+            found = extent.start if wanted == OFFSET_BEGINNING else end
             self.process.later(lambda: self._answered(version, found), world.latency())
 
         away = max(0.0, self.broker.weather.away_until - world.now)

@@ -41,6 +41,8 @@ LATE_MOMENTS: Final = (
     "release.logged",
 )
 """Where in a later transaction of the same producer it does most harm."""
+INIT_AGAIN_S: Final = 0.1
+"""After how long a producer asks again for a name whose transaction is ending; really 0.5 s."""
 LATE_END_S: Final = 4.0
 """How late the first copy of an EndTxn may come."""
 
@@ -75,17 +77,28 @@ class Producer(Client):
     # --- the vendor's surface -------------------------------------------------------------------
 
     def init_transactions(self, timeout: float = -1) -> None:
-        """Get a producer id, ending what the name has open."""
+        """Get a producer id, ending what the name has open: if time is up before, it says so."""
         name = self._name
         assert name is not None, "not a transactional producer"
         limit = self.ms("transaction.timeout.ms", 60_000)
         self.broker.on_producer(name, str(self.config.get("client.id", "")))
-        producer, epoch = self._call(
-            "init_transactions",
-            lambda: self.broker.coordinator.init(name, limit),
-            self.deadline(timeout),
-        )
-        self._sender, self._state = Sender(producer, epoch), "Ready"
+        deadline = self.deadline(timeout)
+        while True:
+            try:
+                producer, epoch = self._call(
+                    "init_transactions",
+                    lambda: self.broker.coordinator.init(name, limit),
+                    deadline,
+                    _AGAIN - {KafkaError.CONCURRENT_TRANSACTIONS},
+                )
+                break
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.CONCURRENT_TRANSACTIONS:
+                    raise
+                self.world.sleep(min(INIT_AGAIN_S, max(deadline - self.world.now, 0.0)))
+                if self.world.now >= deadline:
+                    raise
+        self._sender, self._state, self._error = Sender(producer, epoch), "Ready", None
 
     def begin_transaction(self) -> None:
         """Local only."""
@@ -254,7 +267,8 @@ class Producer(Client):
         if unraised is not None:
             if reports:
                 raise SystemError("a delivery report was called with an exception set")
-            raise unraised
+            # A line of the log that comes after it leaves the bare error, which is no exception.
+            raise unraised.args[0] if lines else unraised
         for report, error, message in reports:
             report(error, message)
         return len(reports)
@@ -275,9 +289,15 @@ class Producer(Client):
             deadline,
         )
 
-    def _call(self, label: str, request: Callable[[], T], deadline: float) -> T:
+    def _call(
+        self,
+        label: str,
+        request: Callable[[], T],
+        deadline: float,
+        again: frozenset[int] = _AGAIN,
+    ) -> T:
         try:
-            return self.network.ask(label, request, deadline, _AGAIN, self._note_break)
+            return self.network.ask(label, request, deadline, again, self._note_break)
         except Refused as refused:
             raise self._refused(refused, f"{label} failed: {refused.code}") from None
         except TimedOut:

@@ -21,6 +21,7 @@ import confluent_kafka.admin
 import pytest
 from greenlet import getcurrent
 
+import app.beyond
 import app.housekeeping
 import app.intake
 import app.kafka.authority
@@ -30,25 +31,32 @@ import app.kafka.transactions
 import app.lookups
 import app.pace
 import app.run
+import app.starvation
+import app.turns
 import app.worker
 import app.writes
 import rebalance.fence
+import rebalance.lanes
+import rebalance.restore
 import rebalance.takeover
 from app.formats import worker_codec
-from app.process import plan_turn
+from app.process import plan_turn, settle_turn
 from rebalance.lanes import Lane
 from state.disk import StoreFull
-from state.store import LaneStore, Resources
+from state.resources import Resources
+from state.store import LaneStore
 from tests.simulation import machine
 from tests.simulation.admin import AdminClient
 from tests.simulation.client import Client
 from tests.simulation.consumer import Consumer
+from tests.simulation.memory import check_memory
 from tests.simulation.producer import Producer
 from tests.simulation.registry import Forgetful, Registry
 from tests.simulation.world import Task, current
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from concurrent.futures import Executor
     from pathlib import Path
     from types import ModuleType
 
@@ -63,16 +71,28 @@ TIMES: Final[tuple[tuple[Any, str, float], ...]] = (
     (app.kafka.transactions, "CALL_TIMEOUT_S", 1.5),
     (app.kafka.authority, "REQUEST_TIMEOUT_S", 1.0),
     (app.kafka.authority, "FENCE_TIMEOUT_S", 2.0),
+    (app.kafka.authority, "LOOK_AGAIN_S", 0.1),
     (app.kafka.changelog, "_TAIL_TIMEOUT_S", 1.0),
     (rebalance.fence, "RELEASE_MARKER_WAIT_MS", 400),
+    (rebalance.lanes, "DOUBTED_MS", 2_000),
+    (app.beyond, "DOUBTED_MS", 2_000),
     (rebalance.takeover, "STALL_MS", 600),
+    (rebalance.takeover, "AUDIT_ROWS_MAX", 12),
+    (rebalance.restore, "AUDIT_ROWS", 1),
+    (rebalance.restore, "BATCH_TURNS_MAX", 3),
+    (rebalance.restore, "SCAN_ROWS", 3),
     (app.writes, "CHANGELOG_SPARE_BYTES", 1024),
     (app.writes, "DUE_MAX", 1),
     (app.pace, "LIMIT_MIN", 1),
+    (app.turns, "AHEAD_MIN", 1),
     (app.intake, "HELD_MIN", 5),
     (app.lookups, "PAUSE_S", 0.05),
+    (app.starvation, "ASK_EVERY_S", 1.0),
+    (app.starvation, "PROMPT_S", 0.4),
+    (app.starvation, "GIVEN_UP_AFTER", 12),
     (app.housekeeping, "TRUNCATE_EVERY_S", 1.0),
     (app.housekeeping, "WATCH_EVERY_S", 2.0),
+    (app.housekeeping, "WATCH_AGAIN_S", 1.0),
     (app.housekeeping, "FIGURES_EVERY_S", 1.0),
 )
 """Shorter than in production by a factor of five or so, like the client's own in `job`: what
@@ -115,6 +135,7 @@ def patched(broker: Broker, lanes: int, counted: Counted) -> Iterator[None]:
             id(gc): machine.Collector(),
             id(shutil): Shutil,
             id(concurrent.futures.wait): machine.wait,
+            id(concurrent.futures.ThreadPoolExecutor): machine.executor,
         }
         for module in _modules():
             for name, value in list(vars(module).items()):
@@ -129,9 +150,12 @@ def patched(broker: Broker, lanes: int, counted: Counted) -> Iterator[None]:
         patch.setattr(app.run, "prepare_topics", lambda _config: lanes)
         patch.setattr(app.run, "worker_codec", _worker_codec)
         patch.setattr(app.run, "job_schemas", _job_schemas)
+        # Its keys lie where they are put, and commands' clients are not simulated.
+        patch.setattr(app.run, "check_newest", lambda _config, _lanes: None)
         patch.setattr(app.run, "Metrics", machine.Metrics)
         patch.setattr(app.run, "Resources", lambda _cache, _buffer: RESOURCES)
-        patch.setattr(app.worker, "plan_turn", _noting(plan_turn, counted))
+        patch.setattr(app.turns, "plan_turn", _noting(plan_turn, counted))
+        patch.setattr(app.turns, "settle_turn", _settling)
         _watch_stores(patch)
         yield
 
@@ -140,12 +164,20 @@ def _noting(plan: Callable[..., Plan | None], counted: Counted) -> Callable[...,
     """Plans as it would, and notes which sides counted: that depends on the clock alone."""
 
     def note(running: Running, moment: Moment, counting: tuple[bool, bool]) -> Plan | None:
+        _step("join")
         planned = plan(running, moment, counting)
         if planned is not None:
             counted[running.lane, moment.writer, planned.checkpoint.sequence] = counting
         return planned
 
     return note
+
+
+def _settling(running: Running, plan: Plan, first: int, position: int) -> None:
+    """Settles as it would; where nothing is joined ahead, memory must be what is stored."""
+    settle_turn(running, plan, first, position)
+    if running.planned == running.checkpoint:
+        check_memory(running)
 
 
 def _modules() -> list[ModuleType]:
@@ -195,11 +227,16 @@ def _watch_stores(patch: pytest.MonkeyPatch) -> None:
         if isinstance(task := getcurrent(), Task):
             task.process.stores[store] = None
 
-    def commit(store: LaneStore, checkpoint: Checkpoint | None, position: int) -> None:
+    def commit(
+        store: LaneStore,
+        checkpoint: Checkpoint | None,
+        position: int,
+        threads: Executor | None = None,
+    ) -> None:
         _step("store.write")
         if current().process.disk_full:
             raise StoreFull(f"store {store.path}: No space left on device")
-        committed(store, checkpoint, position)
+        committed(store, checkpoint, position, threads)
         _step("store.written")
 
     patch.setattr(LaneStore, "_open", _open)

@@ -15,6 +15,7 @@ from tests.simulation.options import job
 from tests.simulation.world import Died, Process
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.simulation.options import Options
@@ -40,6 +41,8 @@ class Worker:
         self.run: Run | None = None
         self.wanted = True
         """Whether it is started again when it ends."""
+        self.armed: list[tuple[str, Callable[[], None]]] = []
+        """What happens when it next comes by a place, be it after another start."""
         self._starts = 0
         directory.mkdir(parents=True)
         world.at(1.0, self._watch)
@@ -68,7 +71,20 @@ class Worker:
         event: Any = machine.Event()
         run = self.run = Run(reached=self.world.step, stopping=event, beat=self.world.now)
         self.world.note(f"{process.name}: starts")
+        process.traps += self.armed
         process.spawn("main", lambda: self._main(process, run))
+
+    def arm(self, moment: str, action: Callable[[], None]) -> None:
+        """Have something happen when the process comes by there next."""
+
+        def fire() -> None:
+            self.armed.remove(trap)
+            action()
+
+        trap = (moment, fire)
+        self.armed.append(trap)
+        if self.process is not None:
+            self.process.traps.append(trap)
 
     def crash(self) -> None:
         """SIGKILL."""

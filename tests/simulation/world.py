@@ -16,6 +16,8 @@ from greenlet import getcurrent, greenlet
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.simulation.log import Past
+    from tests.simulation.membership import Membership
     from tests.simulation.network import Flight
 
 START_S: Final = 1_700_000_000.0
@@ -65,6 +67,12 @@ class Process:
         """Open files, so to speak: closed when the process dies."""
         self.names = 0
         self.disk_full = False
+        self.membership: Membership | None = None
+        """Of its group, once it has subscribed."""
+        self.deaf: dict[str, bool] = {}
+        """Consumers that fetch nothing any more, by their labels, and whether a seek mends that."""
+        self.past: Past | None = None
+        """That of the broker which answers its questions, if that was cut off from the others."""
         self.traps: list[tuple[str, Callable[[], None]]] = []
         """Labels, or beginnings of them, and what happens when a thread comes by one."""
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from schemas.records import Side
 from state.checkpoint import Bucket, Checkpoint, Layout, Watermarks, encode_turn
 from state.keys import parse_row_key, parse_row_value, row_key, row_value, rows_digest
-from state.store import LaneStore, Resources
+from state.resources import Resources
+from state.store import LaneStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -131,11 +132,11 @@ def held_by(store: LaneStore) -> Held:
 
 
 def seen_in(rows: Mapping[bytes, bytes], buckets: Iterable[int], key: bytes) -> set[object]:
-    """What `LaneStore.window` must find, as a set."""
+    """What `LaneStore.windows` must find, as a set."""
     wanted = set(buckets)
     found: set[object] = set()
     for row_key_, value in rows.items():
         bucket, side, join_key, end, start, row_id = parse_row_key(row_key_)
         if bucket in wanted and join_key == key:
-            found.add((side, end, start, row_id, *parse_row_value(value)))
+            found.add((bucket, side, key, (end, start, row_id, *parse_row_value(value))))
     return found

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from bench.handoff.figures import Span, longest_gap, longest_pause, quantile, rate
+from bench.handoff.moves import _stayed
 from bench.handoff.stamps import Stamp, parse, row_id
 from bench.handoff.steps import takeovers
 from schemas.match_id import match_id
@@ -22,6 +25,16 @@ def test_a_gap_may_begin_before_and_end_after_the_span() -> None:
 def test_a_gap_that_has_not_ended_counts_up_to_the_end() -> None:
     assert longest_gap([10, 20], Span(15, 80)) == Span(20, 80)
     assert longest_gap([], Span(15, 80)) == Span(15, 80)
+
+
+def test_of_a_lane_that_stays_nothing_counts_that_is_still_to_come() -> None:
+    second = 1_000_000
+    seen = [number * second // 10 for number in range(200)]
+    calm, gaps = Span(0, 6 * second), [Span(17 * second, 18 * second)]
+    stayed = _stayed(seen, seen, calm, gaps, watched_to_us=20 * second)
+    assert stayed.gap_us == second // 10
+    assert stayed.rate_kept == pytest.approx(1, abs=0.05)
+    assert _stayed(seen, seen, calm, gaps, watched_to_us=21 * second).gap_us == 1.1 * second
 
 
 def test_a_pause_lies_inside_the_span() -> None:

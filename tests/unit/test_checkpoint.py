@@ -24,10 +24,9 @@ from state.checkpoint import (
     encode_bucket,
     encode_checkpoint,
     encode_turn,
-    pack_rows,
     turn_of,
-    unpack_rows,
 )
+from state.packing import pack_rows, unpack_rows
 from tests.unit.stored import CHECKPOINT, RECORD_BYTES_MAX
 
 EXTREME = replace(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import threading
 
 import pytest
 
-from app.kafka.clients import Listener
+from app.kafka.clients import Listener, close_within, for_admin, with_defaults
 
 AT = "[thrd:127.0.0.1:9092/1]: 127.0.0.1:9092/1: "
 
@@ -33,3 +34,28 @@ def test_a_connection_that_broke_is_heard_of(facility: str, line: str, broke: bo
     listener = Listener()
     listener.log(logging.INFO, "%s [%s] %s", facility, "rdkafka#producer-1", line)
     assert bool(listener.heard) is broke
+
+
+def test_only_producers_of_transactions_keep_the_brokers_they_knew() -> None:
+    """Whoever stays in use must be able to bootstrap anew: see what the two functions say."""
+    strategy = "metadata.recovery.strategy"
+    assert strategy not in with_defaults({})
+    assert strategy not in for_admin({})
+    assert Listener().properties({})[strategy] == "none"
+    assert Listener().properties({strategy: "rebootstrap"})[strategy] == "rebootstrap"
+
+
+def test_a_client_that_cannot_be_closed_is_left_behind() -> None:
+    closing, gone = threading.Event(), threading.Event()
+
+    def close() -> None:
+        closing.set()
+        gone.wait(60)
+
+    close_within(0.05, close)
+    assert closing.is_set()
+    left = [one for one in threading.enumerate() if one.name == "close"]
+    assert [one.daemon for one in left] == [True], "the process may end"
+    gone.set()
+    left[0].join(10)
+    close_within(60, gone.wait)  # Does not take so long.

@@ -87,7 +87,8 @@ def test_minimal_job_has_the_documented_defaults(tmp_path: Path) -> None:
     assert (config.max_future, config.idle_timeout_ms, config.max_skew) == (86_400_000, None, 0)
     assert (config.turn.max_records, config.turn.max_wait_ms) == (10_000, 5)
     assert config.state.dir == tmp_path / "state"
-    assert config.state.cache_memory_bytes == 256_000_000
+    assert config.state.block_cache_bytes == 32_000_000
+    assert config.state.windows_bytes == 224_000_000
     assert config.state.cleanup_delay_ms == 600_000
     assert (config.http.host, config.http.port, config.http.advertised) == ("127.0.0.1", 0, "")
     assert (config.log.format, config.log.level) == ("human", "info")
@@ -106,7 +107,7 @@ def test_every_setting_is_taken(tmp_path: Path) -> None:
     assert config.side(Side.RIGHT).fields.kind == "kind"
     assert (config.turn.max_records, config.turn.max_wait_ms) == (100, 5)
     assert config.state.dir == tmp_path / "there"
-    assert config.state.cache_memory_bytes == 1 << 30
+    assert config.state.windows_bytes == 7 << 27
     assert config.state.cleanup_delay_ms == 3_600_000
     assert config.http.advertised == "me:8080"
     common = {"bootstrap.servers": "localhost:9092", "client.id": "me"}

@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Executor, Future
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from app.copies import MEASURE_EVERY_S, SETTLING_S, Copies, due
+from tests.unit.executors import Later
 from tests.unit.stored import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from concurrent.futures import Future
     from pathlib import Path
 
 KEPT_S = 100.0
-
-
-class Later(Executor):
-    """Threads whose work is done when the test says so."""
-
-    def __init__(self) -> None:
-        self.jobs: list[Callable[[], None]] = []
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        self.jobs.append(lambda: future.set_result(fn(*args, **kwargs)))
-        return future
-
-    def work(self) -> None:
-        """Do everything that waits."""
-        while self.jobs:
-            self.jobs.pop(0)()
 
 
 class Worker:
@@ -52,7 +35,7 @@ class Worker:
     def leave(self, lane: int, now: float) -> None:
         store = open_store(self.copies.path(lane))
         self.lanes.pop(lane, None)
-        self.copies.leave(lane, store, now)
+        self.copies.leave(lane, store.close, now)
 
     def step(self, now: float, *, joined: bool = True) -> None:
         """A look, what the threads do about it, and a look at that."""
@@ -160,3 +143,17 @@ def test_disk_bytes(tmp_path: Path) -> None:
     worker.leave(1, MEASURE_EVERY_S)
     (figures,) = worker.copies.figures(MEASURE_EVERY_S + 1)
     assert figures == {"lane": 1, "disk_bytes": worker.copies.sizes[1], "stale_ms": 1000}
+
+
+def test_a_lane_that_has_just_come_is_measured_with_the_next_step(tmp_path: Path) -> None:
+    make(tmp_path, 1)
+    worker = Worker(tmp_path)
+    worker.step(MEASURE_EVERY_S)
+    worker.step(MEASURE_EVERY_S)
+    make(tmp_path, 2)
+    worker.step(MEASURE_EVERY_S + 1)
+    assert set(worker.copies.sizes) == {1}, "in its own time"
+    worker.take(2)
+    worker.step(MEASURE_EVERY_S + 1)
+    worker.step(MEASURE_EVERY_S + 1)
+    assert set(worker.copies.sizes) == {1, 2}

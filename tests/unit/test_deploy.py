@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import re
+from socket import gethostname
 from typing import TYPE_CHECKING, Any, Final
 
 import kubernetes_validate  # type: ignore[import-untyped]  # it has none
 import pytest
 import yaml
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.parser import text_string_to_metric_families
 
 from app.config import load_config
-from app.effects import Counts
-from app.metrics import LaneFigures, Metrics, SideFigures
-from app.run import STOP_WITHIN_S
-from schemas.records import Reason
+from app.demo.data import KEY
+from app.run import STOP_WITHIN_S, reached_at
 from tests.deploy import (
     DEPLOY,
     QUERIES,
     ROOT,
     alerts,
     dashboard,
+    exposed,
     grouped_by,
     panel_queries,
     selectors,
@@ -35,33 +33,7 @@ README: Final = (ROOT / "README.md").read_text(encoding="utf-8")
 
 BY_PROMETHEUS: Final = {"job", "instance", "le"}
 """Labels that a scrape and a histogram add."""
-NOT_OURS: Final[dict[str, set[str]]] = {
-    "up": set(),
-    "process_cpu_seconds_total": set(),
-    "process_resident_memory_bytes": set(),
-}
-"""What Prometheus and its client expose by themselves."""
-
-
-def exposed() -> dict[str, set[str]]:
-    """Every sample of a worker with a lane, and its labels."""
-    registry = CollectorRegistry()
-    metrics = Metrics(registry)
-    side = SideFigures(1, 1, 1)
-    metrics.lane(0, LaneFigures("running", 1, 1, 1, 1, (side, side), 1.0, 1.0, 1, 1, 1, 1))
-    metrics.counted(0, Counts(rejected={Reason.LATE: 1}), (1, 1))
-    metrics.worker(1, away=False)
-    metrics.suspect(())
-    metrics.turn(1, 1)
-    text = generate_latest(registry).decode()
-    return {
-        sample.name: set(sample.labels)
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    } | NOT_OURS
-
-
-EXPOSED: Final = exposed()
+EXPOSED: Final = {sample.name: set(sample.labels) for sample in exposed()}
 
 
 @pytest.mark.parametrize(("title", "query"), QUERIES)
@@ -115,22 +87,63 @@ def test_every_alert_says_what_to_do(alert: dict[str, Any]) -> None:
     assert f"`{alert['alert']}`" in README
 
 
+COMPOSE: Final = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))["services"]
+WORKER: Final = COMPOSE["worker"]
+SCRAPES: Final = yaml.safe_load((DEPLOY / "prometheus.yml").read_text("utf-8"))
+DOCKERFILE: Final = (ROOT / "Dockerfile").read_text("utf-8")
+
+
 def test_compose_mounts_what_there_is() -> None:
-    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
     mounted = [
         volume.split(":")[0]
-        for service in compose["services"].values()
+        for service in COMPOSE.values()
         for volume in service.get("volumes", [])
         if volume.startswith("./")
     ]
     assert {path for path in mounted if not (ROOT / path).exists()} == set()
     for name in ("prometheus.yml", "alerts.yml", "grafana/spanjoin.json"):
         assert f"./deploy/{name}" in mounted
-    rules = yaml.safe_load((DEPLOY / "prometheus.yml").read_text("utf-8"))["rule_files"]
-    assert rules == ["/etc/prometheus/alerts.yml"]
-    for name, service in compose["services"].items():
+    assert SCRAPES["rule_files"] == ["/etc/prometheus/alerts.yml"]
+    for name, service in COMPOSE.items():
         for port in service.get("ports", []):
             assert port.startswith("127.0.0.1:"), name
+
+
+def test_workers_of_compose_listen_where_they_are_asked() -> None:
+    config = load_config(ROOT / "app" / "demo" / "job.toml", WORKER["environment"])
+    assert config.http.host == "0.0.0.0"
+    (scrape,) = SCRAPES["scrape_configs"]
+    # By its name a service has the addresses of all its containers: --scale needs nothing else.
+    (found,) = scrape["dns_sd_configs"]
+    assert (found["names"], found["type"], found["port"]) == (["worker"], "A", config.http.port)
+    assert f":{config.http.port}/livez" in WORKER["healthcheck"]["test"][-1]
+    # Each container has a name and a volume of its own, which none may be told.
+    assert reached_at(config.http.host, config.http.port) == f"{gethostname()}:{config.http.port}"
+    assert config.http.advertised == ""
+    (volume,) = re.findall(r"^VOLUME (\S+)$", DOCKERFILE, re.MULTILINE)
+    assert config.state.dir.is_relative_to(volume)
+    assert [volume.split(":")[1] for volume in WORKER["volumes"]] == ["/etc/spanjoin"]
+
+
+def test_compose_loads_by_the_key_of_the_demo() -> None:
+    (script,) = [part for part in COMPOSE["producer"]["command"] if "load" in part]
+    assert f"--key {KEY}" in script
+
+
+@pytest.mark.parametrize("name", ["topics", "worker", "producer"])
+def test_containers_of_ours_may_nothing(name: str) -> None:
+    service = COMPOSE[name]
+    assert service["image"] == "spanjoin"
+    # The first process of a container is deaf to signals that it has no handler for.
+    assert service["init"] is True
+    assert (service["read_only"], service["tmpfs"]) == (True, ["/tmp"])
+    assert (service["cap_drop"], service["security_opt"]) == (["ALL"], ["no-new-privileges:true"])
+
+
+def test_compose_gives_a_worker_its_time_to_stop() -> None:
+    assert int(WORKER["stop_grace_period"].removesuffix("s")) > 2 * STOP_WITHIN_S
+    # What it depends on is stopped after it.
+    assert WORKER["depends_on"]["kafka"] == {"condition": "service_healthy"}
 
 
 def manifests() -> dict[str, dict[str, Any]]:
@@ -198,8 +211,10 @@ def test_a_pod_may_nothing_and_has_time_to_hand_over() -> None:
     assert pod["terminationGracePeriodSeconds"] > 2 * STOP_WITHIN_S
     assert pod["automountServiceAccountToken"] is False
     assert pod["securityContext"]["runAsNonRoot"] is True
-    user = str(pod["securityContext"]["runAsUser"])
-    assert f"--uid {user} " in (ROOT / "Dockerfile").read_text("utf-8")
+    user, group = (pod["securityContext"][who] for who in ("runAsUser", "runAsGroup"))
+    assert f"\nUSER {user}:{group}\n" in DOCKERFILE
+    assert f"--gid {group} spanjoin" in DOCKERFILE
+    assert f"--uid {user} --gid {group} " in DOCKERFILE
     assert container()["securityContext"] == {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
@@ -213,6 +228,18 @@ def test_a_pod_may_nothing_and_has_time_to_hand_over() -> None:
         for name in ("startup", "liveness", "readiness")
     }
     assert probes == {"startup": "/livez", "liveness": "/livez", "readiness": "/readyz"}
+
+
+def test_workers_may_ask_each_other() -> None:
+    # `spanjoin query` in one pod asks the one that has the lane; both directions need leave.
+    policy = MANIFESTS["NetworkPolicy"]["spec"]
+    labels = MANIFESTS["StatefulSet"]["spec"]["template"]["metadata"]["labels"]
+    asks = {"to": [{"podSelector": {"matchLabels": labels}}], "ports": [{"port": "http"}]}
+    assert asks in policy["egress"]
+    (answers,) = policy["ingress"]
+    assert {"podSelector": {}} in answers["from"]
+    assert answers["ports"] == asks["ports"]
+    assert [port["name"] for port in container()["ports"]] == ["http"]
 
 
 def test_the_scaler_asks_for_what_is_exposed_and_has_a_cap() -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from rebalance.fence import RELEASE_MARKER_WAIT_MS, Stamp, Survey, establish
+from rebalance.fence import RELEASE_MARKER_WAIT_MS, Stamp, Survey, establish, fence_tail
 from rebalance.lanes import Extent
 
 
@@ -16,6 +16,9 @@ class Broker:
     settles_after: int = 10**9
     """After how many looks at the stable offset the tail's marker lands."""
     asked: list[str] = field(default_factory=list)
+
+    def look_again(self) -> None:
+        pass
 
     def changelog(self, lane: int) -> Extent:
         self.asked.append("high")
@@ -100,3 +103,22 @@ def test_release_whose_marker_never_comes_is_fenced_in_the_end() -> None:
     assert answer is not None
     assert answer.names == {"stuck"}
     assert RELEASE_MARKER_WAIT_MS <= 2_000
+
+
+def test_an_undecided_tail_is_ended_before_the_lane_is_replayed() -> None:
+    stamps = [Stamp("w1", released=True), Stamp("w2", released=False), Stamp("me", released=False)]
+    broker = Broker(stable_at=5, end=8, stamps=stamps)
+    fence_tail(broker, 0, frozenset({"me"}))
+    assert broker.asked == ["stable", "high", "fence w1", "fence w2"]
+
+
+def test_a_release_without_its_marker_is_left_to_its_writer() -> None:
+    broker = Broker(stable_at=5, end=6, stamps=[Stamp("w2", released=True)])
+    fence_tail(broker, 0, frozenset())
+    assert broker.asked == ["stable", "high"]
+
+
+def test_a_tail_that_is_decided_is_not_read() -> None:
+    broker = Broker(stable_at=5, end=5, stamps=[Stamp("w2", released=False)])
+    fence_tail(broker, 0, frozenset())
+    assert broker.asked == ["stable", "high"]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from app.join import LaneState, join, settle
+from app.join import LaneState, advance, join, settle
 from rebalance.restore import Replay, directory_differences
 from schemas.records import Record, Side
 from state.checkpoint import decode_turn, encode_turn
 from state.keys import parse_row_key
-from state.store import LaneStore, Resources
+from state.resources import Resources
+from state.store import LaneStore
 from tests.lane import arrival, event, settings_of
 from tests.unit.stored import CHECKPOINT, RECORD_BYTES_MAX, held_by, open_store
 
@@ -41,7 +42,8 @@ class Worker:
     def __init__(self, store: LaneStore) -> None:
         self.store = store
         self.settings = settings_of(LATENESS, MAX_INTERVAL)
-        self.lane = LaneState(CHECKPOINT.watermarks, {}, store.window, self.settings.span)
+        self.lane = LaneState(CHECKPOINT.watermarks, {}, store.windows, self.settings.span)
+        self.lane.windows.probe = store.probe
         self.checkpoint = CHECKPOINT
         self.log: dict[int, bytes] = {}
         self.end = 0
@@ -65,6 +67,7 @@ class Worker:
             self.end += 1
         self.store.apply(effects.rows, effects.buckets, self.checkpoint, self.end)
         self.end += 1
+        advance(self.lane, effects)
         settle(self.lane, effects)
         start = min([first, *(entry.first_offset for entry in self.lane.buckets.values())])
         self.log = {offset: value for offset, value in self.log.items() if offset >= start}

@@ -89,8 +89,8 @@ def test_an_input_that_ends_before_the_position_stops() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"left_id": "other"}, "flights was deleted and created again"),
-        ({"right_id": "other"}, "weather was deleted and created again"),
+        ({"left_id": "other"}, "flights is not the one that the state of lane"),
+        ({"right_id": "other"}, "weather is not the one that the state of lane"),
         ({"unit": "us"}, "unit is 'us'.*'ms'"),
         ({"join_type": "full"}, "join.type is 'full'.*'inner'"),
     ],

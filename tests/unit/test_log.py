@@ -50,3 +50,10 @@ def test_secrets_are_hidden(form: str, capsys: pytest.CaptureFixture[str]) -> No
         "x", **{"sasl.password": "hunter2", "oauth_token": "hunter2", "Secret": "hunter2"}
     )
     assert "hunter2" not in capsys.readouterr().err
+
+
+def test_a_command_tells_no_more_of_its_worker_than_was_asked_for() -> None:
+    assert log.beside_results(LogTable()).level == "warning"
+    assert log.beside_results(LogTable(format="json")).format == "json"
+    for level in ("debug", "info", "error"):
+        assert log.beside_results(LogTable.model_validate({"level": level})).level == level

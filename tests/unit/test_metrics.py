@@ -1,10 +1,20 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from app.effects import Counts
 from app.metrics import LaneFigures, Metrics, SideFigures, Totals
+from app.observation import Observation
+from app.steps import nobody
+from rebalance.lanes import Lane
+from rebalance.phases import Signal
 from schemas.records import Reason
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TURN = Counts(1, 2, 3, 4, 10, 5, 6, 7, 8, 0, {Reason.LATE: 9})
 FIGURES = LaneFigures(
@@ -68,6 +78,19 @@ def test_a_lane_that_leaves_takes_its_series_along() -> None:
     found = lines(registry)
     assert not any('lane="3"' in line for line in found)
     assert any('lane="33"' in line for line in found)
+
+
+@pytest.mark.parametrize("signal", [Signal.REVOKED, Signal.LOST])
+def test_a_lane_that_leaves_before_it_ran_takes_its_series_along(
+    signal: Signal, tmp_path: Path
+) -> None:
+    registry = CollectorRegistry()
+    metrics = Metrics(registry)
+    metrics.lane(3, FIGURES._replace(phase="fencing", watermark=None))
+    Observation(metrics, nobody).left(Lane(3, tmp_path), signal)
+    found = lines(registry)
+    assert f'spanjoin_lanes_left_total{{kind="{signal}"}} 1.0' in found
+    assert {line for line in found if "lane=" in line} == set()
 
 
 def test_totals_of_a_lane_begin_anew_when_it_comes_back() -> None:

@@ -14,7 +14,8 @@ from app.moving import Former, Move, former_of, read_states
 from rebalance.moving import marked
 from rebalance.restore import Replay
 from state.checkpoint import decode_turn
-from state.store import LaneStore, Resources
+from state.resources import Resources
+from state.store import LaneStore
 from tests.unit.stored import RECORD_BYTES_MAX, Paper, row
 
 if TYPE_CHECKING:

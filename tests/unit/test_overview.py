@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from app import overview, status
@@ -87,6 +88,10 @@ def test_one_look_at_a_time_and_nobody_waits_for_the_next(
     looks.go_on.clear()
     for _ in range(5):
         assert len(seen.job()["lanes"]) == 1
+    until = time.monotonic() + 5
+    while looks.begun < 2 and time.monotonic() < until:
+        time.sleep(0.01)
+    assert len(seen.job()["lanes"]) == 1
     assert (looks.begun, looks.count) == (2, 1)
     looks.go_on.set()
     settled(seen)

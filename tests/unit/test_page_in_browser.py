@@ -87,8 +87,8 @@ def test_what_is_shown_is_text(worker: Worker, chromium: Chromium) -> None:
     # The lanes of all workers, and who is in trouble.
     assert "2 of 4 run · 2 workers · 2 in trouble" in document
     assert [text for text in texts(document, "small") if "nobody" in text] == ["nobody has it"]
-    assert '<tr class="bad-row"><th scope="row">3</th>' in document
-    assert '<tr class="warn-row"><th scope="row">2</th>' in document
+    assert '<tr data-name="3" class="bad-row"><th scope="row">3</th>' in document
+    assert '<tr data-name="2" class="warn-row"><th scope="row">2</th>' in document
     for shown in (
         "row of-left live expired unmatched",
         "row of-left retracted",
@@ -111,7 +111,9 @@ def test_many_rows_and_lanes(worker: Worker, chromium: Chromium) -> None:
 def test_a_key_of_any_bytes_that_has_no_rows(worker: Worker, chromium: Chromium) -> None:
     lane = worker.number
     document = chromium.document(f"{worker.url}#hex=ff00&lane={lane}")
-    assert f"Lane {lane}, epoch 7, watermark 24. The state holds no row of this key" in document
+    assert (
+        f"Lane {lane}, epoch 7, watermark 24. The state holds no live row of this key" in document
+    )
 
 
 def test_a_token_is_asked_for(chromium: Chromium) -> None:

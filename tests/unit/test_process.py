@@ -19,12 +19,13 @@ from app.process import (
 )
 from schemas.records import Event, Side
 from state.checkpoint import Bucket, Checkpoint, Layout, Watermarks
-from tests.lane import event, pushed, settings_of
+from tests.lane import event, pushed, retraction, settings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from state.window import StoredRow
+    from schemas.records import Arrival
+    from state.keys import StoredRow
 
 BOTH = (True, True)
 MOMENT = Moment(now=None, writer="w", owner="o", address="", limit=1_000, max_skew=0)
@@ -74,8 +75,13 @@ class Stored:
     def buckets(self) -> dict[int, Bucket]:
         return {}
 
-    def window(self, buckets: Iterable[int], key: bytes) -> list[StoredRow]:
+    def windows(self, buckets: Sequence[int], keys: Iterable[bytes]) -> list[StoredRow]:
         return []
+
+    def probe(
+        self, buckets: Sequence[int], records: list[Arrival], span: int
+    ) -> tuple[list[StoredRow], list[bytes]]:
+        return [], []
 
     def due(self, first: bytes, after: bytes, count_max: int) -> list[bytes]:
         return []
@@ -99,6 +105,47 @@ def test_memory_is_used_on_where_no_turn_was_committed_meanwhile() -> None:
     assert resumed(None, Stored(replace(before, decided=b"x")), layout).decided == b"x"
 
 
+def test_a_turn_on_top_of_one_that_fails_fails_with_it() -> None:
+    lane = hot()
+    (whole,) = turns(hot())
+    first = plan_turn(lane, replace(MOMENT, limit=4), BOTH)
+    assert first is not None
+    settle_turn(lane, first, 0, 1)
+    before, directory = lane.checkpoint, dict(lane.buckets)
+    second = plan_turn(lane, replace(MOMENT, limit=3), BOTH)
+    third = plan_turn(lane, MOMENT, BOTH)
+    assert second is not None
+    assert third is not None
+    # On top of each other, and nobody is told.
+    assert third.checkpoint == replace(whole.checkpoint, sequence=3)
+    assert lane.positions == (before.left_position, before.right_position)
+    assert (lane.checkpoint, lane.buckets) == (before, directory)
+    assert lane.state.buckets != directory
+    for plan in (second, third):
+        abandon_turn(lane, plan)
+    assert lane.planned == before
+    assert lane.state.watermarks == before.watermarks
+    assert lane.state.buckets == directory
+    assert not lane.state.windows.table.get(b"k")
+    assert resumed(lane, Stored(before), before.layout) is lane.state
+
+
+def test_a_turn_on_top_of_another_gives_what_they_give_one_by_one() -> None:
+    lane, plans, waiting = hot(), [], None
+    while (plan := plan_turn(lane, replace(MOMENT, limit=2), BOTH)) is not None:
+        if waiting is not None:
+            settle_turn(lane, waiting, len(plans), len(plans) + 1)
+        plans.append(plan)
+        waiting = plan
+    assert waiting is not None
+    settle_turn(lane, waiting, len(plans), len(plans) + 1)
+    (whole,) = turns(hot())
+    assert sorted(emitted(plans)) == sorted(emitted([whole]))
+    assert lane.checkpoint == replace(whole.checkpoint, sequence=len(plans))
+    assert lane.buckets == lane.state.buckets
+    assert [entry.rows for entry in lane.buckets.values()] == [11]
+
+
 def test_positions_are_after_what_was_taken() -> None:
     (plan,) = turns(hot())
     checkpoint = plan.checkpoint
@@ -111,6 +158,13 @@ def test_a_turn_ends_with_the_record_that_has_too_many_matches() -> None:
     assert [len(plan.effects.matches) for plan in plans if plan.effects] == [15, 15]
     assert [plan.checkpoint.right_position for plan in plans] == [103, 106]
     assert [plan.checkpoint.left_position for plan in plans] == [105, 105]
+
+
+def test_a_turn_ends_with_the_retraction_that_has_too_many_tombstones() -> None:
+    lane = hot(matches_max=12)
+    turns(lane)
+    push(lane, Side.RIGHT, *(retraction(f"r{n}", 0, 20) for n in range(6)))
+    assert [len(plan.effects.matches) for plan in turns(lane) if plan.effects] == [15, 15]
 
 
 def test_ending_early_changes_no_result_and_loses_no_record() -> None:
@@ -140,6 +194,6 @@ def test_the_last_committed_turn_is_never_truncated() -> None:
     lane = hot()
     turns(lane)
     assert truncation_point(lane) == 0
-    lane.state.buckets.clear()
+    lane.buckets.clear()
     lane.changelog_first = 17
     assert truncation_point(lane) == 17

@@ -111,4 +111,4 @@ def test_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ):
         assert text in out
     show(config, query, {**ANSWER, "rows": {"left": [], "right": []}, "matches": []})
-    assert "no rows" in capsys.readouterr().out
+    assert "no live rows of this key" in capsys.readouterr().out

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from app.join import LaneState, join, settle
+from app.join import LaneState, advance, join, settle
 from app.process import Running
 from app.questions import WAITING_MAX, NotAnswered, Questions, Unanswerable
 from schemas.avro_codec import AvroCodec
@@ -52,6 +52,7 @@ def running_with(*records: tuple[Side, Record]) -> Running:
     state = LaneState(Watermarks(), {}, lambda _buckets, _key: [], settings.span)
     arrivals = [arrival(*record) for record in records]
     effects = join(state, arrivals, settings, None, (True, True), 0)
+    advance(state, effects)
     settle(state, effects)
     layout = Layout("none", 10, 50, settings.span, "c", "l", "r")
     checkpoint = Checkpoint(

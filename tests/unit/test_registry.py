@@ -243,6 +243,33 @@ def test_doctor_asks_the_registry(server: Server, tmp_path: Path) -> None:
     assert registry_findings(config, schemas)[-1].level is Level.OK
 
 
+def test_a_side_that_nobody_has_written_to(server: Server, tmp_path: Path) -> None:
+    """Its schema is not known yet, unless the default event may be meant."""
+    table = f'[schema]\nformat = "registry"\nregistry.url = "{server.url}"\n'
+    config = job(tmp_path, MINIMAL.replace('"l"', '"l"\nfields.id = "no"') + table)
+    absent = 404, {"error_code": 40401, "message": "no such subject"}
+    for name in ("l-value", "r-value"):
+        server.answers[f"/subjects/{name}/versions/latest"] = absent
+    schemas = JobSchemas(config, Registry(config))
+    said = "registry: the Schema Registry has no schema of {}, subject {}-value, yet: a producer"
+    told = [finding.line for finding in registry_findings(config, schemas)]
+    assert told[0] == f"ok   registry: answers at {server.url}"
+    assert [line.partition(" registers")[0] for line in told[1:]] == [
+        f"warn {said.format('left', 'l')}",
+        f"warn {said.format('right', 'r')}",
+    ]
+    # A worker goes on with it: of an outer join's unmatched rows it is the side that is missing.
+    assert schemas.newest(Side.LEFT)["name"] == "Event"
+    codec = make_codec(config, sure=True)
+    for ask in (lambda: codec.side_schema(Side.LEFT), codec.match_schema):
+        with pytest.raises(UsageError, match="no schema of left, subject l-value, yet"):
+            ask()
+    with pytest.raises(UsageError, match="no schema of left, subject l-value, yet"):
+        JobSchemas(config, Registry(config), sure=True).writer(Side.LEFT)
+    assert not server.written
+    assert codec.side_schema(Side.RIGHT)["name"] == "Event"
+
+
 def test_a_file_comes_before_the_subject(server: Server, tmp_path: Path) -> None:
     (tmp_path / "own.avsc").write_text(json.dumps(EVENT))
     table = f'[schema]\nformat = "registry"\nregistry.url = "{server.url}"\n'

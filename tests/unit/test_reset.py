@@ -9,6 +9,8 @@ import pytest
 from app.kafka.cluster import Extent, Topic
 from app.kafka.scan import Read
 from app.reset import live_matches, problems
+from app.rights import missing, to_reset
+from app.topics import names
 from tests.unit.jobs import job
 
 if TYPE_CHECKING:
@@ -61,6 +63,18 @@ def test_what_a_person_must_mend(
     (line,) = problems(job(tmp_path), topics)
     for word in words:
         assert word in line
+
+
+def test_more_partitions_are_given_only_by_who_may_alter(tmp_path: Path) -> None:
+    may = frozenset({"Describe", "DescribeConfigs", "Read", "Write", "Delete"})
+    topics = {
+        name: one._replace(rights=may)
+        for name, one in found(job_changelog=topic(2), job_rejects=None).items()
+    }
+    called = names(job(tmp_path))
+    assert missing(called, topics, to_reset(called, topics, 2)) == []
+    (line,) = missing(called, topics, to_reset(called, topics, 3))
+    assert line == 'changelog topic "job-changelog" may not be used: grant Alter'
 
 
 class Output:

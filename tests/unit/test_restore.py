@@ -215,7 +215,7 @@ def test_bucket_dropped_and_made_again_in_one_write(tmp_path: Path) -> None:
     log.add(paper.turn(rows_of(4, bucket=3)).encode())
     log.replay(store)
     assert held_by(store) == paper.held
-    assert set(store.window([3], b"key")) == seen_in(paper.rows, [3], b"key")
+    assert set(store.windows([3], [b"key"])) == seen_in(paper.rows, [3], b"key")
 
 
 def test_replay_that_was_given_up_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_replay_that_was_given_up_leaves_nothing_behind(tmp_path: Path) -> None:
         given_up.feed(1 + number, decode_turn(value))
     Replay(store).finish(1)
     assert held_by(store) == before.held
-    assert set(store.window([3], b"key")) == seen_in(before.rows, [3], b"key")
+    assert set(store.windows([3], [b"key"])) == seen_in(before.rows, [3], b"key")
     store.apply({}, {}, before.checkpoint, 1)
     assert held_by(store) == before.held
 
@@ -298,5 +298,5 @@ def test_audit_in_steps_teaches_the_store_where_keys_are(tmp_path: Path) -> None
         steps += 1
     assert steps > 1
     assert audit.differences() == []
-    assert set(store.window(range(3), b"key-5")) == seen_in(paper.rows, range(3), b"key-5")
+    assert set(store.windows(range(3), [b"key-5"])) == seen_in(paper.rows, range(3), b"key-5")
     assert store.track().look(range(3), b"nobody") != []  # All unknown again.

@@ -22,7 +22,9 @@ from state.disk import (
     lock_state_dir,
     store_error,
 )
-from state.store import OPEN_FILES_MAX, LaneStore, Resources
+from state.keys import parse_rows
+from state.resources import OPEN_FILES_MAX, Resources
+from state.store import LaneStore
 from tests.unit.stored import CHECKPOINT, Paper, held_by, open_store, row, seen_in
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 def test_new_store_is_empty(tmp_path: Path) -> None:
     store = open_store(tmp_path / "deep" / "lane")
     assert held_by(store) == ({}, {}, None)
-    assert (store.position, store.window([0], b"key")) == (0, [])
+    assert (store.position, store.windows([0], [b"key"])) == (0, [])
 
 
 def test_turn_is_there_after_reopening(tmp_path: Path) -> None:
@@ -50,34 +52,39 @@ def test_window_reads_both_sides_of_one_key_in_the_buckets_asked_for(tmp_path: P
     store.apply(*paper.turn(rows), 1)
     for key in [*keys, b"nowhere"]:
         for buckets in ([-2, 0, 5], [5], [1, 2], []):
-            found = store.window(buckets, key)
+            found = store.windows(buckets, [key])
             assert len(found) == len(set(found))
             assert set(found) == seen_in(paper.rows, buckets, key)
+    asked = [*keys[1:], b"nowhere", b"absent"]
+    for buckets in ([-2, 0, 5], [5], [1, 2], []):
+        found = store.windows(buckets, asked[::-1])
+        stored = parse_rows(sorted(paper.rows.items()))
+        assert found == [one for one in stored if one[0] in buckets and one[2] in asked]
 
 
 def test_window_sees_every_write(tmp_path: Path) -> None:
     store, paper = open_store(tmp_path), Paper()
     for n in range(6):
         store.apply(*paper.turn(dict([row(n, bucket=n % 2, flags=n % 4)])), n + 1)
-        assert set(store.window([0, 1], b"key")) == seen_in(paper.rows, [0, 1], b"key")
+        assert set(store.windows([0, 1], [b"key"])) == seen_in(paper.rows, [0, 1], b"key")
         store.apply(*paper.turn(dict([row(n, bucket=n % 2, flags=1)])), n + 1)
-        assert set(store.window([0, 1], b"key")) == seen_in(paper.rows, [0, 1], b"key")
+        assert set(store.windows([0, 1], [b"key"])) == seen_in(paper.rows, [0, 1], b"key")
 
 
 def test_dropped_bucket_is_gone_with_its_entry(tmp_path: Path) -> None:
     store, paper = open_store(tmp_path), Paper()
     store.apply(*paper.turn(dict(row(n, bucket=n % 4) for n in range(40))), 1)
-    assert store.window([0], b"key")
+    assert store.windows([0], [b"key"])
     # A row that the same turn wrote into the bucket it drops goes, too.
     store.apply(*paper.turn(dict([row(99, bucket=0)]), dropped=[0, 2]), 2)
     assert sorted(store.buckets()) == [1, 3]
-    assert store.window([0, 2], b"key") == []
+    assert store.windows([0, 2], [b"key"]) == []
     store.close()
     store = open_store(tmp_path)
     assert held_by(store) == paper.held
     # And it may come back.
     store.apply(*paper.turn(dict([row(100, bucket=0)])), 3)
-    assert set(store.window([0], b"key")) == seen_in(paper.rows, [0], b"key")
+    assert set(store.windows([0], [b"key"])) == seen_in(paper.rows, [0], b"key")
 
 
 def test_extreme_buckets(tmp_path: Path) -> None:
@@ -99,7 +106,7 @@ def test_staged_turns_are_read_only_after_the_commit(tmp_path: Path) -> None:
     assert held_by(store) == ({}, {}, None)
     store.commit(third.checkpoint, 3)
     assert held_by(store) == paper.held
-    assert set(store.window([0, 1], b"key")) == seen_in(paper.rows, [0, 1], b"key")
+    assert set(store.windows([0, 1], [b"key"])) == seen_in(paper.rows, [0, 1], b"key")
 
 
 def test_checkpoint_without_rows_moves_the_position(tmp_path: Path) -> None:
@@ -122,7 +129,7 @@ def test_position_never_goes_back(tmp_path: Path) -> None:
 def test_wipe_starts_over(tmp_path: Path) -> None:
     store, paper = open_store(tmp_path), Paper()
     store.apply(*paper.turn(dict([row(1)])), 3)
-    assert store.window([0], b"key")
+    assert store.windows([0], [b"key"])
     store.wipe()
     assert (held_by(store), store.position) == (({}, {}, None), 0)
     store.apply(*paper.turn(dict([row(2)])), 1)
@@ -152,7 +159,7 @@ def test_half_removed_store_is_never_an_older_one(tmp_path: Path, left: str) -> 
 def test_close_from_another_thread_lets_the_next_one_open(tmp_path: Path) -> None:
     store, paper = open_store(tmp_path), Paper()
     store.apply(*paper.turn(dict(row(n) for n in range(1000))), 1)
-    assert store.window([0], b"key")
+    assert store.windows([0], [b"key"])
     scan = store.scan()
     next(scan)
     with pytest.raises(StoreLocked):
@@ -265,7 +272,7 @@ def test_damaged_block_under_a_window(tmp_path: Path) -> None:
         file.write(b"\xff" * 64)
     store = open_store(tmp_path)
     with pytest.raises(StoreDamaged) as caught:
-        [store.window([0], key) for key in keys]
+        [store.windows([0], [key]) for key in keys]
     # The error, still held here with its traceback, does not keep the store open.
     assert caught.value.__traceback__ is not None
     store.wipe()
@@ -286,7 +293,7 @@ def test_full_disk_is_a_typed_error_and_loses_nothing(tmp_path: Path) -> None:
         except StoreFull as error:
             print(n)
         try:
-            store.window([0], b"key")
+            store.windows([0], [b"key"])
         except StoreFull as error:
             print("still full")
     """

@@ -11,7 +11,8 @@ from textwrap import dedent
 from typing import TYPE_CHECKING
 
 from rebalance.restore import directory_differences
-from state.store import LaneStore, Resources
+from state.resources import Resources
+from state.store import LaneStore
 from tests.unit.stored import Held, Paper, Turn, held_by, row
 
 if TYPE_CHECKING:

@@ -127,7 +127,7 @@ def test_what_a_person_must_change(
     [
         (
             {"out": topic(1)}, "out",
-            "must have cleanup.policy=compact: change it with kafka-configs.sh --alter --topic out",
+            "change it with kafka-configs.sh --bootstrap-server HOST:PORT --alter --topic out ",
         ),
         (
             {"job-changelog": topic(3)}, "job-changelog",

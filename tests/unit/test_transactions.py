@@ -1,4 +1,4 @@
-"""A producer that never came to be is let go of, although the reason of that is kept."""
+"""What the client's producer raises, and what is held of it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import weakref
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Message
 
-from app.errors import Retry
+from app.errors import Renew, Retry
 from app.kafka import transactions
-from app.kafka.transactions import Limits, Topics, Transactions
+from app.kafka.clients import Listener
+from app.kafka.transactions import LaneWrite, Limits, Topics, Transactions, Written
 
 made: list[weakref.ref[object]] = []
 
@@ -34,3 +35,106 @@ def test_a_producer_that_could_not_be_prepared_is_gone(monkeypatch: pytest.Monke
         Transactions("job", {}, topics, limits).prepare()
     assert kept.value.__traceback__ is not None
     assert [producer() for producer in made] == [None]
+
+
+class Failing(Producer):
+    """Its flush raises what it was given."""
+
+    raises: object = None
+
+    def begin_transaction(self) -> None:
+        """Nothing."""
+
+    def produce(self, *_arguments: object) -> None:
+        """Nothing."""
+
+    def flush(self, _timeout: float) -> int:
+        """What the vendor's raises where callbacks run on top of an exception."""
+        raise self.raises  # type: ignore[misc]
+
+    def poll(self, _timeout: float) -> int:
+        """Nothing."""
+        return 0
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        KafkaException(KafkaError(KafkaError._FENCED)),
+        KafkaError(KafkaError._FENCED),
+        SystemError("a delivery report was called with an exception set"),
+        BufferError("the queue is full"),
+    ],
+    ids=lambda raised: type(raised).__name__,
+)
+def test_whatever_a_flush_raises_renews(raised: object) -> None:
+    producer: Any = Failing({})
+    producer.raises = raised
+    transactions = Transactions("job", {}, Topics("l", "r", "o", "c", "x"), Limits(1, 1, 1))
+    transactions.install("job-1", producer, Listener())
+    with pytest.raises(Renew) as renew:
+        transactions.write("turn", [LaneWrite(0, (1, 1), matches=[(b"k", b"v", 1)])], lambda: b"")
+    assert str(renew.value)
+    # People may be shown it: an error that is no exception cannot be part of a traceback.
+    assert renew.value.__cause__ is None
+
+
+class Noting(Producer):
+    """A broker that takes everything: records of the changelog from an offset on."""
+
+    def __init__(self, next_offset: int) -> None:
+        self.next_offset = next_offset
+        self.reports: list[tuple[Any, Message]] = []
+        self.calls: list[str] = []
+
+    def begin_transaction(self) -> None:
+        """Nothing."""
+
+    def produce(self, topic: str, _value: bytes, *, on_delivery: Any, **_about: Any) -> None:
+        """To be delivered with the next flush."""
+        self.reports.append((on_delivery, Message(topic, 0, self.next_offset)))
+        self.next_offset += 1
+
+    def flush(self, _timeout: float) -> int:
+        """Deliver."""
+        while self.reports:
+            report, message = self.reports.pop(0)
+            report(None, message)
+        return 0
+
+    def poll(self, _timeout: float) -> int:
+        """Nothing."""
+        return 0
+
+    def send_offsets_to_transaction(self, *_arguments: object) -> None:
+        """Nothing."""
+
+    def commit_transaction(self, _timeout: float) -> None:
+        """Note it."""
+        self.calls.append("commit")
+
+    def abort_transaction(self, _timeout: float) -> None:
+        """Note it."""
+        self.calls.append("abort")
+
+
+def claiming(next_offset: int) -> tuple[Noting, Transactions, list[LaneWrite]]:
+    """A claim of a lane whose changelog ended at 7, and where its record will be."""
+    producer: Any = Noting(next_offset)
+    transactions = Transactions("job", {}, Topics("l", "r", "o", "c", "x"), Limits(1, 1, 1))
+    transactions.install("job-1", producer, Listener())
+    return producer, transactions, [LaneWrite(0, (1, 1), lambda: [b"one", b"two"], after=7)]
+
+
+def test_a_claim_right_behind_what_was_replayed_counts() -> None:
+    producer, transactions, writes = claiming(next_offset=7)
+    assert transactions.write("claim", writes, lambda: b"") == {0: Written(7, 9)}
+    assert producer.calls == ["commit"]
+
+
+@pytest.mark.parametrize("next_offset", [6, 8, 9])
+def test_a_claim_behind_somebody_elses_record_is_aborted(next_offset: int) -> None:
+    producer, transactions, writes = claiming(next_offset)
+    with pytest.raises(Renew, match="the changelog of lane 0 went on from 7"):
+        transactions.write("claim", writes, lambda: b"")
+    assert producer.calls == ["abort"]

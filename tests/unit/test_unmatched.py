@@ -190,6 +190,7 @@ class TestManyDueRows:
         rows = [event(f"{n}", 0, 10, key=b"%d" % (n % 5), value=bytes(1000)) for n in range(50)]
         lane.left(*rows)
         monkeypatch.setattr("app.unmatched.LOADED_BYTES_MAX", 20_000)
+        monkeypatch.setattr("app.unmatched.FETCHED_AT_ONCE", 1)
         lane.reopen()
         lane.advance(80)
         while lane.turn([]).changed:

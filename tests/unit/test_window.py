@@ -8,23 +8,13 @@ import pytest
 
 from schemas.records import Side
 from state.checkpoint import Bucket
-from state.keys import LIVE, REMEMBERED, RETRACTED, Row
+from state.keys import LIVE, REMEMBERED, RETRACTED, Row, StoredRow
 from state.overlap import overlapping
-from state.window import (
-    FEW,
-    WINDOW_COST,
-    Rows,
-    StoredRow,
-    Windows,
-    cost_of,
-    put,
-    replace,
-    retire,
-    rows_of,
-)
+from state.side import FEW, Rows, cost_of, put, replace, retire
+from state.window import WINDOW_COST, Windows, rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 SPAN = 10
 SOME = Bucket(1, 1, 1, 1, 0, 0)
@@ -38,15 +28,15 @@ class Store:
     """Stored rows by key and bucket, and what was asked for."""
 
     def __init__(self) -> None:
-        self.rows: dict[tuple[bytes, int], list[StoredRow]] = {}
+        self.rows: list[StoredRow] = []
         self.asked: list[tuple[bytes, list[int]]] = []
 
     def add(self, key: bytes, side: Side, stored: Row) -> None:
-        self.rows.setdefault((key, stored[0] // SPAN), []).append((side, *stored))
+        self.rows.append((stored[0] // SPAN, side, key, stored))
 
-    def load(self, buckets: Sequence[int], key: bytes) -> list[StoredRow]:
-        self.asked.append((key, list(buckets)))
-        return [stored for bucket in buckets for stored in self.rows.get((key, bucket), [])]
+    def load(self, buckets: Sequence[int], keys: Collection[bytes]) -> list[StoredRow]:
+        self.asked += [(key, list(buckets)) for key in keys]
+        return sorted(row for row in self.rows if row[0] in buckets and row[2] in keys)
 
 
 def windows_over(store: Store, *buckets: int) -> Windows:
@@ -133,6 +123,35 @@ def test_a_key_is_loaded_on_its_first_touch() -> None:
     assert {found[2] for found in overlapping(window[Side.LEFT], 0, 99)} == {"old", "new"}
     assert overlapping(window[Side.RIGHT], 0, 99) == []
     assert windows.size == size_of(windows)
+
+
+def test_keys_of_a_turn_are_loaded_together() -> None:
+    store = Store()
+    windows = windows_over(store, 0, 1)
+    for key in (b"a", b"b", b"lost"):
+        store.add(key, Side.LEFT, row("1", 0, 5))
+        store.add(key, Side.RIGHT, row("2", 10, 15))
+    windows.forget([b"lost"])
+    windows.settle([0], SPAN)
+    windows.buckets = {0: SOME, 1: SOME}
+    known = windows.open(b"b")
+    store.asked.clear()
+    windows.fetch([b"a", b"b", b"nowhere", b"lost", b"a"])
+    assert store.asked == [(b"a", [1]), (b"nowhere", [1]), (b"lost", [0, 1])]
+    assert windows.table[b"b"] is known
+    counts = [sum(map(len, windows.table[key])) for key in (b"a", b"nowhere", b"lost")]
+    assert counts == [1, 0, 2]
+    assert windows.drain_counts() == (4, 4)
+    windows.settle([], 0)
+    assert windows.table.keys() == {b"a", b"b", b"lost"}
+    assert windows.size == size_of(windows)
+
+
+def test_nothing_is_opened_in_advance_while_memory_holds_everything() -> None:
+    store = Store()
+    windows = windows_over(store)
+    windows.fetch([b"a"])
+    assert (windows.table, store.asked) == ({}, [])
 
 
 def test_of_two_rows_of_one_id_the_newer_is_the_one_known() -> None:

@@ -1,0 +1,33 @@
+"""Bugs to plant in what a lane has in memory when it begins to run; see `mutations`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from app.worker import Worker
+from state.window import Windows
+from tests.simulation.mutations import MOVES, Edit, Mutation
+
+MEMORY_BUGS: Final = (
+    Mutation(
+        "the windows of a lane that was not read through count as all its rows",
+        (Edit(Windows.__init__, "self.cold = sorted(buckets)", "self.cold = []"),),
+    ),
+    Mutation(
+        "a window that was read in part counts as all rows of its key",
+        (Edit(Windows._seldom, "(key not in table or key in parts)", "key not in table"),),
+    ),
+    Mutation(
+        "nobody looks where the rows are of windows that were there in part",
+        (Edit(Windows.release, "{*self.cold, *buckets}", "self.cold"),),
+    ),
+    Mutation(
+        "a window that was read in part stays after its turn",
+        (Edit(Windows.release, "self._drop(gone)", "self._parts -= gone"),),
+    ),
+    Mutation(
+        "the memory of a lane that left is used when it comes back",
+        (Edit(Worker._drop, "self._kept.pop(number, None)", "pass"),),
+        options=MOVES,
+    ),
+)

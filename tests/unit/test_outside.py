@@ -1,0 +1,70 @@
+"""A worker that the group does not count in says so, after a while and now and then."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from structlog.testing import capture_logs
+
+from app.outside import TOLD_EVERY_S, Outside
+
+if TYPE_CHECKING:
+    from app.kafka.inputs import Inputs
+
+
+class Left:
+    """The left consumer, as far as it is asked."""
+
+    def __init__(self) -> None:
+        self.is_member = False
+
+    def member(self) -> bool:
+        return self.is_member
+
+
+@pytest.fixture
+def left() -> Left:
+    return Left()
+
+
+@pytest.fixture
+def outside(left: Left) -> Outside:
+    return Outside(cast("Inputs", left))
+
+
+def seconds(outside: Outside, first: int, after: int) -> list[str]:
+    """What is told from one second to another."""
+    with capture_logs() as told:
+        for now in range(first, after):
+            outside.step(float(now))
+    return [line["event"] for line in told]
+
+
+def test_a_member_says_nothing(outside: Outside, left: Left) -> None:
+    left.is_member = True
+    assert seconds(outside, 0, 100) == []
+    assert outside.reason is None
+
+
+def test_it_is_told_after_a_while_and_now_and_then(outside: Outside) -> None:
+    while_s = int(TOLD_EVERY_S)
+    assert seconds(outside, 0, while_s) == []
+    assert outside.reason is None
+    assert seconds(outside, while_s, 3 * while_s + 5) == ["waiting for the group"] * 3
+    assert outside.reason == f"not a member of the group for {3 * while_s + 4} s"
+
+
+def test_a_member_that_is_back_soon_was_not_missed(outside: Outside, left: Left) -> None:
+    assert seconds(outside, 0, 9) == []
+    left.is_member = True
+    assert seconds(outside, 9, 10) == []
+    left.is_member = False
+    assert seconds(outside, 10, 19) == []
+
+
+def test_that_it_is_back_is_told_once(outside: Outside, left: Left) -> None:
+    seconds(outside, 0, 15)
+    left.is_member = True
+    assert seconds(outside, 15, 20) == ["a member of the group again"]
+    assert outside.reason is None
