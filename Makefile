@@ -6,14 +6,16 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Where it is set, every process compiles all that it imports again: a second for each worker.
 export PYTHONDONTWRITEBYTECODE :=
-SOURCES := app rebalance schemas state tests bench
+SOURCES := app native rebalance schemas state tests bench docs hatch_build.py
+IN_PYTHON := tests/properties/test_join.py tests/properties/test_merge.py tests/properties/test_parts.py \
+	tests/unit/test_avro_codec.py tests/unit/test_registry_codec.py tests/unit/test_unmatched_value.py
 
-.PHONY: setup check test simulate chaos demo bench up down lock format clean
+.PHONY: setup check test simulate chaos demo bench pictures up down lock format clean
 .DEFAULT_GOAL := setup
 
 setup: $(STAMP)
 
-$(STAMP): requirements.lock pyproject.toml deploy/setup.sh
+$(STAMP): requirements.lock pyproject.toml deploy/setup.sh hatch_build.py $(wildcard native/*.[ch])
 	@bash deploy/setup.sh $(VENV)
 	@touch $@
 
@@ -24,9 +26,11 @@ check: setup
 	$(BIN)/lint-imports
 
 # In two processes, each with a broker of its own: a test mostly waits for one. A file is run by one
-# of them, for its tests share what is dear to make. PROCESSES=0 is one process.
+# of them, for its tests share what is dear to make. PROCESSES=0 is one process. What the compiled
+# loops have a part in is run once more without them.
 test: setup
 	$(BIN)/pytest -n $(or $(PROCESSES),2) --dist loadfile $(ARGS)
+	$(if $(ARGS),,SPANJOIN_COMPILED_LOOPS=off $(BIN)/pytest -n $(or $(PROCESSES),2) $(IN_PYTHON))
 
 # Many schedules of failures against a simulated Kafka: SEEDS=20000. One of them with its trace: SEED=17.
 simulate: setup
@@ -39,10 +43,18 @@ chaos: setup
 demo: setup
 	$(BIN)/spanjoin demo
 
-# Kafka Streams is built through Maven. ARGS=handoff measures moves of lanes and latency instead,
-# ARGS=restore a large state, ARGS=curves how the cost of a record grows, ARGS=lanes many lanes.
+# Kafka Streams is built through Maven. ARGS=handoff measures moves of lanes instead, ARGS=latency
+# how soon results are there, ARGS=restore a large state, ARGS=curves how the cost of a record grows,
+# ARGS=lanes many lanes.
 bench: setup
 	$(BIN)/python -X faulthandler -m bench $(ARGS)
+
+# What the dashboard shows of a job, for README: needs Prometheus, and installs matplotlib.
+pictures: setup
+	test -x .tools/pictures/bin/python || python3 -m venv .tools/pictures
+	.tools/pictures/bin/pip install --quiet --disable-pip-version-check "matplotlib==3.11.2"
+	$(BIN)/python -m docs.dashboard .tools/pictures/panels.json
+	.tools/pictures/bin/python docs/draw.py .tools/pictures/panels.json docs/dashboard.png
 
 up:
 	docker compose up --build --detach
@@ -58,4 +70,4 @@ format: setup
 	$(BIN)/ruff format $(SOURCES)
 
 clean:
-	rm -rf $(VENV) .tools .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache
+	rm -rf $(VENV) native/*.so .tools .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache

@@ -7,6 +7,7 @@ concatenation of its fields (see `schemas.reader`).
 
 from __future__ import annotations
 
+from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,15 +16,17 @@ from fastavro.schema import fingerprint as schema_fingerprint
 from fastavro.schema import to_parsing_canonical_form
 
 from schemas.codec import UnknownSchema
-from schemas.extractor import DOUBTS
+from schemas.concatenation import Concatenation
+from schemas.extractor import decoded
 from schemas.layout import Layout, parsed_schema
 from schemas.match_schema import Json, columns_of, match_schema, without_logical_types
 from schemas.records import Fault, JoinType, Parts, Reason, Side
 from schemas.varint import Malformed, encode_times
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from native.interface import Program
     from schemas.fields import Fields
 
 MARKER: Final = b"\xc3\x01"
@@ -58,6 +61,7 @@ class AvroCodec:
         self._extracts = [
             {header: layout.extract for header, layout in side.items()} for side in self._layouts
         ]
+        self._programs = [programs_of(side) for side in self._layouts]
         self._writers = [
             (MARKER + fingerprint(side[0]), parsed_schema(without_logical_types(side[0])))
             for side in schemas
@@ -69,33 +73,35 @@ class AvroCodec:
         }
         self._side_schemas = [side[0] for side in schemas]
         newest = schemas[Side.LEFT][0], schemas[Side.RIGHT][0]
-        self._newest = [fingerprint(schema) for schema in newest]
+        self._newest = [MARKER + fingerprint(schema) for schema in newest]
         self._match_schema = match_schema(*newest, join)
         self._match_headers: dict[bytes, bytes] = {}
+        self._concatenation = Concatenation(
+            self._match_headers, HEADER_SIZE, self._marks, _not_configured
+        )
         self._match_readers: dict[bytes, Json] = {}
         for left in schemas[Side.LEFT]:
             for right in schemas[Side.RIGHT]:
                 schema = match_schema(left, right, join)
                 header = MARKER + fingerprint(schema)
-                self._match_headers[fingerprint(left) + fingerprint(right)] = header
+                pair = MARKER + fingerprint(left) + MARKER + fingerprint(right)
+                self._match_headers[pair] = header
                 self._match_readers[header] = parsed_schema(without_logical_types(schema))
 
     def decode_batch(self, side: Side, values: Iterable[bytes | None]) -> list[Parts | Fault]:
         """The parts of these Kafka values in their order; a Fault where there are none."""
-        extracts = self._extracts[side]
-        found: list[Parts | Fault] = []
-        for value in values:
-            if value is None:
-                found.append(Fault(Reason.NULL_VALUE, "a record without a value names no row"))
-                continue
-            try:
-                found.append(extracts[value[:HEADER_SIZE]](value))
-            except DOUBTS:
-                found.append(self._decode(side, value))
-        return found
+        return decoded(
+            values,
+            self._extracts[side],
+            HEADER_SIZE,
+            self._programs[side],
+            partial(self._decode, side),
+        )
 
-    def _decode(self, side: Side, value: bytes) -> Parts | Fault:
+    def _decode(self, side: Side, value: bytes | None) -> Parts | Fault:
         """What an extractor returns, the general way, or what is wrong."""
+        if value is None:
+            return Fault(Reason.NULL_VALUE, "a record without a value names no row")
         layouts = self._layouts[side]
         layout = layouts.get(value[:HEADER_SIZE])
         try:
@@ -105,38 +111,21 @@ class AvroCodec:
         except Malformed as error:
             return Fault(Reason.UNDECODABLE, str(error))
 
-    def match_value(self, start: int, end: int, left: bytes, right: bytes) -> bytes:
-        """The match of these two inputs (Kafka values as they came), overlapping from start to end.
-
-        Raises UnknownSchema if one was written with a schema that is not configured.
-        """
-        pair = left[2:HEADER_SIZE] + right[2:HEADER_SIZE]
-        header = self._match_headers.get(pair)
-        if header is None:
-            raise _not_configured(pair)
-        left_mark, right_mark = self._marks
-        return b"".join(
-            (
-                header,
-                encode_times(start, end),
-                left_mark,
-                left[HEADER_SIZE:],
-                right_mark,
-                right[HEADER_SIZE:],
-            )
-        )
+    @property
+    def match_value(self) -> Callable[[int, int, bytes, bytes], bytes]:
+        """As `Codec.match_value`: raises UnknownSchema for a schema that is not configured."""
+        return self._concatenation
 
     def unmatched_value(self, side: int, start: int, end: int, value: bytes) -> bytes:
         """The output record of an input that nothing matches: the other side is null.
 
         Its schema is that of matches with the other side's first. Raises as `match_value` does.
         """
-        prints = list(self._newest)
-        prints[side] = value[2:HEADER_SIZE]
-        pair = b"".join(prints)
-        header = self._match_headers.get(pair)
+        both = list(self._newest)
+        both[side] = value
+        header = self._match_headers.get(b"".join([one[:HEADER_SIZE] for one in both]))
         if header is None:
-            raise _not_configured(pair)
+            raise _not_configured(*both)
         return alone(header, start, end, side, self._marks[side] + value[HEADER_SIZE:])
 
     def match_schema(self) -> dict[str, Any]:
@@ -169,6 +158,15 @@ class AvroCodec:
         return header + encode_body(schema, record)
 
 
+def programs_of(layouts: Mapping[bytes, Layout]) -> tuple[Program, ...]:
+    """The programs of those schemas that have one; `layouts` are by header."""
+    return tuple(
+        layout.program._replace(header=header)
+        for header, layout in layouts.items()
+        if layout.program is not None
+    )
+
+
 def alone(header: bytes, start: int, end: int, side: int, body: bytes) -> bytes:
     """A match record whose one side is this, its union's mark included, and the other null."""
     sides = [ABSENT, ABSENT]
@@ -181,11 +179,11 @@ def marks_of(join: JoinType) -> list[bytes]:
     return [PRESENT if optional else b"" for optional in join.optional]
 
 
-def _not_configured(pair: bytes) -> UnknownSchema:
-    left, right = pair[: len(pair) // 2].hex(), pair[len(pair) // 2 :].hex()
+def _not_configured(left: bytes, right: bytes) -> UnknownSchema:
+    names = [value[len(MARKER) : HEADER_SIZE].hex() for value in (left, right)]
     return UnknownSchema(
-        f"stored rows were written with the schemas {left} (left) and {right} (right), but one of "
-        f"them is not configured"
+        f"stored rows were written with the schemas {names[0]} (left) and {names[1]} (right), but "
+        f"one of them is not configured"
     )
 
 

@@ -8,6 +8,7 @@ import fastavro
 from fastavro.schema import SchemaParseException, UnknownType
 
 from schemas.extractor import Extract, Wanted, extractor_of
+from schemas.program import program_of
 from schemas.reader import Plan, fields_of, plan_of, read_fields
 from schemas.records import Kind, Parts
 from schemas.times import NO_UNIT, scale_of
@@ -16,6 +17,7 @@ from schemas.varint import Malformed
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from native.interface import Program
     from schemas.fields import Fields
     from schemas.match_schema import Json
 
@@ -50,10 +52,11 @@ class Layout:
     """One writer schema, as one side reads it.
 
     `extract` is the quickest way to a value's parts: it raises one of `extractor.DOUBTS` where
-    `read` has to decide.
+    `read` has to decide. `program` is the same for the compiled loop, but for
+    the header; None if there is none.
     """
 
-    __slots__ = ("_header_size", "_kinds", "_order", "_plan", "_scales", "extract")
+    __slots__ = ("_header_size", "_kinds", "_order", "_plan", "_scales", "extract", "program")
 
     def __init__(self, schema: Json, fields: Fields, unit: str, header_size: int) -> None:
         """`unit` is the job's. Raises ValueError where the schema does not fit."""
@@ -65,7 +68,9 @@ class Layout:
             self._plan: Plan = plan_of(parsed, named, wanted)
             self._scales = _scales(parsed, fields, unit)
             names = Wanted(*fields[:5], fields.kinds, self._scales)
-            quick = extractor_of(fields_of(parsed, named), header_size, names)
+            parts = fields_of(parsed, named)
+            quick = extractor_of(parts, header_size, names)
+            self.program: Program | None = quick and program_of(parts, named, names)
         except (SchemaParseException, TypeError, KeyError) as error:
             raise ValueError(str(error)) from error
         self._kinds = fields.kinds

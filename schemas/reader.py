@@ -213,6 +213,16 @@ def _skip_blocks(skip: Skip, body: bytes, at: int) -> int:
             raise Malformed("a block of a list has another length than it says")
 
 
+def resolved(kind: Json, named: Mapping[str, Json]) -> Json:
+    """The definition behind a name; a primitive type as its name alone."""
+    while not isinstance(kind, list):
+        inner = kind if isinstance(kind, str) else kind["type"]
+        if isinstance(inner, str) and inner not in named:
+            return inner if inner in _SKIPS else kind
+        kind = inner if not isinstance(inner, str) else named[inner]
+    return kind
+
+
 class _Types:
     """Makes the functions that read or pass over each type of one schema."""
 
@@ -222,12 +232,7 @@ class _Types:
 
     def resolved(self, kind: Json) -> Json:
         """The definition behind a name; a primitive type as its name alone."""
-        while not isinstance(kind, list):
-            inner = kind if isinstance(kind, str) else kind["type"]
-            if isinstance(inner, str) and inner not in self._named:
-                return inner if inner in _SKIPS else kind
-            kind = inner if not isinstance(inner, str) else self._named[inner]
-        return kind
+        return resolved(kind, self._named)
 
     def skip(self, kind: Json) -> Skip:
         """The function that passes over one datum of this type."""

@@ -8,19 +8,22 @@ asks once. Rows in a job's state keep the ids of earlier writers; those are aske
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from schemas.avro_codec import alone, decode_body, encode_body, marks_of
+from schemas.avro_codec import alone, decode_body, encode_body, marks_of, programs_of
 from schemas.codec import UnknownSchema, Unresolved
-from schemas.extractor import DOUBTS
+from schemas.concatenation import Concatenation
+from schemas.extractor import decoded
 from schemas.layout import Layout, parsed_schema
 from schemas.match_schema import Json, columns_of, match_schema, without_logical_types
 from schemas.records import Fault, JoinType, Parts, Reason, Side
-from schemas.varint import Malformed, encode_times
+from schemas.varint import Malformed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
+    from native.interface import Program
     from schemas.fields import Fields
 
 MAGIC: Final = b"\x00"
@@ -77,8 +80,12 @@ class RegistryCodec:
         self._absent: dict[int, str] = {}
         self._layouts: list[dict[bytes, Layout]] = [{}, {}]
         self._extracts: list[dict[bytes, Any]] = [{}, {}]
+        self._programs: list[tuple[Program, ...]] = [(), ()]
         self._unfit: list[dict[bytes, str]] = [{}, {}]
         self._match_headers: dict[bytes, bytes] = {}
+        self._concatenation = Concatenation(
+            self._match_headers, HEADER_SIZE, self._marks, self._unknown
+        )
         self._alone_headers: list[dict[bytes, bytes]] = [{}, {}]
         self._newest: dict[Side, Json] = {}
         self._writers: dict[Side, tuple[bytes, Json]] = {}
@@ -118,39 +125,32 @@ class RegistryCodec:
             else:
                 self._layouts[side][header] = layout
                 self._extracts[side][header] = layout.extract
+                self._programs[side] = programs_of(self._layouts[side])
 
     def decode_batch(self, side: Side, values: Iterable[bytes | None]) -> list[Parts | Fault]:
         """The parts of these Kafka values in their order; a Fault where there are none.
 
         Raises Unresolved with the first UNKNOWN_MAX ids in them that are not known.
         """
-        extracts = self._extracts[side]
-        found: list[Parts | Fault] = []
-        unknown: set[int] = set()
-        before = 0
-        for value in values:
-            if value is None:
-                found.append(Fault(Reason.NULL_VALUE, "a record without a value names no row"))
-                continue
-            try:
-                found.append(extracts[value[:HEADER_SIZE]](value))
-            except DOUBTS:
-                parts = self._decode(side, value)
-                if not isinstance(parts, int):
-                    found.append(parts)
-                    continue
-                before = before if unknown else len(found)
-                unknown.add(parts)
-                if len(unknown) >= UNKNOWN_MAX:
-                    break
-        if unknown:
-            unresolved = Unresolved(schemas=unknown)
-            unresolved.decoded = found[:before]
-            raise unresolved
-        return found
+        unknown: dict[int, None] = {}
 
-    def _decode(self, side: Side, value: bytes) -> Parts | Fault | int:
+        def general(value: bytes | None) -> Parts | Fault | int:
+            parts = self._decode(side, value)
+            if isinstance(parts, int):
+                unknown[parts] = None
+            return parts
+
+        found = decoded(values, self._extracts[side], HEADER_SIZE, self._programs[side], general)
+        if not unknown:
+            return found  # type: ignore[return-value] # Ids are in it only if some are unknown.
+        unresolved = Unresolved(schemas=islice(unknown, UNKNOWN_MAX))
+        unresolved.decoded = list(takewhile(lambda parts: not isinstance(parts, int), found))  # type: ignore[arg-type]
+        raise unresolved
+
+    def _decode(self, side: Side, value: bytes | None) -> Parts | Fault | int:
         """What an extractor returns, the general way; or what is wrong, or an unknown id."""
+        if value is None:
+            return Fault(Reason.NULL_VALUE, "a record without a value names no row")
         header = value[:HEADER_SIZE]
         layout = self._layouts[side].get(header)
         try:
@@ -162,27 +162,17 @@ class RegistryCodec:
             return Fault(Reason.UNDECODABLE, str(error))
         return schema_id if why is None else Fault(Reason.UNDECODABLE, why)
 
-    def match_value(self, start: int, end: int, left: bytes, right: bytes) -> bytes:
-        """The match of these two inputs (Kafka values as they came), overlapping from start to end.
+    @property
+    def match_value(self) -> Callable[[int, int, bytes, bytes], bytes]:
+        """As `Codec.match_value`: raises Unresolved where their match schema has no known id.
 
-        Raises Unresolved where their match schema has no known id, and UnknownSchema if one was
-        not written with a schema of the registry.
+        Raises UnknownSchema if one was not written with a schema of the registry.
         """
-        header = self._match_headers.get(left[:HEADER_SIZE] + right[:HEADER_SIZE])
-        if header is None:
-            left_id, right_id = self._ids_in(left, right)
-            raise Unresolved(pairs=[(left_id, right_id)])
-        left_mark, right_mark = self._marks
-        return b"".join(
-            (
-                header,
-                encode_times(start, end),
-                left_mark,
-                left[HEADER_SIZE:],
-                right_mark,
-                right[HEADER_SIZE:],
-            )
-        )
+        return self._concatenation
+
+    def _unknown(self, left: bytes, right: bytes) -> Exception:
+        left_id, right_id = self._ids_in(left, right)
+        return Unresolved(pairs=[(left_id, right_id)])
 
     def unmatched_value(self, side: int, start: int, end: int, value: bytes) -> bytes:
         """The output record of an input that nothing matches: the other side is null.
@@ -213,7 +203,7 @@ class RegistryCodec:
     def side_schema(self, side: Side) -> Json:
         """The schema of newly written records of a side."""
         if side not in self._newest:
-            raise Unresolved(newest=set(Side) - self._newest.keys())
+            raise Unresolved(newest={side})
         return self._newest[side]
 
     def match_columns(self) -> list[tuple[str, Any]]:
