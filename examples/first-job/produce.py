@@ -7,6 +7,7 @@ place it.
 import io
 import json
 import os
+import sys
 from pathlib import Path
 
 import fastavro
@@ -25,7 +26,13 @@ def encode(event: dict[str, object]) -> bytes:
 
 
 servers = os.environ.get("SPANJOIN_KAFKA__BOOTSTRAP_SERVERS", "localhost:9092")
-producer = Producer({"bootstrap.servers": servers, "partitioner": "murmur2_random"})
+producer = Producer(
+    {
+        "bootstrap.servers": servers,
+        "partitioner": "murmur2_random",
+        "message.timeout.ms": 10_000,  # how long it tries
+    }
+)
 fault = {
     "id": "f7",
     "ts": 1741003200000,  # 12:00 UTC
@@ -34,5 +41,13 @@ fault = {
     "kind": "INSERT",
     "payload": b"door open",
 }
-producer.produce("faults", key=b"press-1", value=encode(fault))
+errors = []
+producer.produce(
+    "faults",
+    key=b"press-1",
+    value=encode(fault),
+    on_delivery=lambda error, _: errors.append(error) if error else None,
+)
 producer.flush()
+if errors:
+    sys.exit(f"the record was not written: {errors[0].str()}")
