@@ -22,6 +22,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.ge
 # How wide tables are must not depend on where the tests run.
 os.environ.pop("COLUMNS", None)
 
+# An assertion that fails shows its values also in what tests share.
+pytest.register_assert_rewrite("tests.simulation", "tests.kafka")
+
 KAFKA_TESTS = Path(__file__).parent / "kafka"
 
 

@@ -49,6 +49,11 @@ _BY_KEY: Final = -1
 """In place of a partition: the partitioner chooses one."""
 CALL_TIMEOUT_S: Final = 8.0
 """Budget of one flush, send_offsets, commit or abort; below the transaction timeout."""
+ENDS_WITHIN_S: Final = TRANSACTION_TIMEOUT_MS / 1_000
+"""Budget of all calls that end a transaction but the abort: later the broker has aborted it, so that
+another one would only keep the worker from its polls."""
+CALL_TIMEOUT_MIN_S: Final = 0.5
+"""What a call gets that comes last: less would fail at a broker that is merely slow."""
 HEADER_WRITER: Final = "writer"
 HEADER_KIND: Final = "kind"
 TOPIC_BYTES_DEFAULT: Final = 1_048_588
@@ -268,21 +273,22 @@ class Transactions:
         producer = self._producer
         assert producer is not None, "no live producer"
         began = time.monotonic()
+        until = began + ENDS_WITHIN_S
         try:
             if outputs:
-                _flush(producer)
+                _flush(producer, until)
                 self.entered_s = time.monotonic() - began
             self._reached(f"{kind}.flushed")
-            written = self._changelog(producer, kind, records)
+            written = self._changelog(producer, kind, records, until)
             if not outputs:
                 self.entered_s = time.monotonic() - began
             self._reached(f"{kind}.logged")
             self._expect_end(producer, writes, written)
             offsets = [offset for write in writes for offset in self._offsets(write)]
             member = self._membership(producer, metadata)
-            producer.send_offsets_to_transaction(offsets, member, CALL_TIMEOUT_S)
+            producer.send_offsets_to_transaction(offsets, member, _left(until))
             self._reached(f"{kind}.offsets")
-            producer.commit_transaction(CALL_TIMEOUT_S)
+            producer.commit_transaction(_left(until))
             self._ended = True
             self._reached(f"{kind}.committed")
             # What the client had to say meanwhile is heard now.
@@ -331,7 +337,7 @@ class Transactions:
             self._reject(producer, write.lane, reject)
 
     def _changelog(
-        self, producer: Producer, kind: str, records: Mapping[int, Sequence[bytes]]
+        self, producer: Producer, kind: str, records: Mapping[int, Sequence[bytes]], until: float
     ) -> dict[int, Written]:
         """The changelog records of every lane; when it returns the broker has them."""
         headers: Headers = [(HEADER_WRITER, self.writer.encode()), (HEADER_KIND, kind.encode())]
@@ -345,7 +351,7 @@ class Transactions:
                     headers=headers,
                     on_delivery=noting(delivered[lane]),
                 )
-        _flush(producer)
+        _flush(producer, until)
         for lane, values in records.items():
             if len(delivered[lane]) != len(values):
                 raise Renew(f"changelog records of lane {lane} were not delivered")
@@ -392,7 +398,12 @@ class Transactions:
         ]
 
 
-def _flush(producer: Producer) -> None:
+def _left(until: float) -> float:
+    """Budget of the next call of a transaction that has to be over by then, in seconds."""
+    return max(CALL_TIMEOUT_MIN_S, min(CALL_TIMEOUT_S, until - time.monotonic()))
+
+
+def _flush(producer: Producer, until: float) -> None:
     """Wait until the broker has everything; raises Renew if it has not within the budget."""
-    if producer.flush(CALL_TIMEOUT_S) > 0:
+    if producer.flush(_left(until)) > 0:
         raise Renew("the broker did not take all records in time")

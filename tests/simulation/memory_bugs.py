@@ -26,6 +26,10 @@ MEMORY_BUGS: Final = (
         (Edit(Windows.release, "self._drop(gone)", "self._parts -= gone"),),
     ),
     Mutation(
+        "a window that was read in part stays one when nothing is missing any more",
+        (Edit(Windows.prepare, "self._parts.clear()", "pass"),),
+    ),
+    Mutation(
         "the memory of a lane that left is used when it comes back",
         (Edit(Worker._drop, "self._kept.pop(number, None)", "pass"),),
         options=MOVES,

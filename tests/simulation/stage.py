@@ -69,6 +69,8 @@ if TYPE_CHECKING:
 
 TIMES: Final[tuple[tuple[Any, str, float], ...]] = (
     (app.kafka.transactions, "CALL_TIMEOUT_S", 1.5),
+    (app.kafka.transactions, "ENDS_WITHIN_S", 2.5),
+    (app.kafka.transactions, "CALL_TIMEOUT_MIN_S", 0.1),
     (app.kafka.authority, "REQUEST_TIMEOUT_S", 1.0),
     (app.kafka.authority, "FENCE_TIMEOUT_S", 2.0),
     (app.kafka.authority, "LOOK_AGAIN_S", 0.1),

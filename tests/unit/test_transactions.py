@@ -138,3 +138,43 @@ def test_a_claim_behind_somebody_elses_record_is_aborted(next_offset: int) -> No
     with pytest.raises(Renew, match="the changelog of lane 0 went on from 7"):
         transactions.write("claim", writes, lambda: b"")
     assert producer.calls == ["abort"]
+
+
+class Slow(Noting):
+    """Every call answers, after nearly all of the time it was given."""
+
+    def __init__(self, clock: list[float]) -> None:
+        super().__init__(7)
+        self.clock = clock
+
+    def waited(self, timeout: float) -> None:
+        """The clock goes on."""
+        self.clock[0] += timeout - 0.01
+
+    def flush(self, timeout: float) -> int:
+        """Deliver, late."""
+        self.waited(timeout)
+        return super().flush(timeout)
+
+    def send_offsets_to_transaction(self, *arguments: object) -> None:
+        """Late, and the transaction has to be aborted."""
+        timeout = arguments[2]
+        assert isinstance(timeout, float)
+        self.waited(timeout)
+
+    def commit_transaction(self, timeout: float) -> None:
+        """Late, too."""
+        self.waited(timeout)
+        super().commit_transaction(timeout)
+
+
+def test_a_transaction_has_one_budget_for_all_its_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(transactions.time, "monotonic", lambda: clock[0])
+    producer: Any = Slow(clock)
+    one = Transactions("job", {}, Topics("l", "r", "o", "c", "x"), Limits(1, 1, 1))
+    one.install("job-1", producer, Listener())
+    one.write("turn", [LaneWrite(0, (1, 1), lambda: [b"one"])], lambda: b"")
+    assert producer.calls == ["commit"]
+    # The broker aborts it after ten seconds, whatever the client still waits for.
+    assert 9 < clock[0] - 100 < 12
