@@ -28,7 +28,7 @@ from app.kafka.changelog import read_tail
 from app.kafka.clients import for_admin, with_defaults
 from app.kafka.failures import error_of, of_request
 from app.kafka.fences import Fences
-from app.kafka.group import unsettled
+from app.kafka.group import GroupState
 from app.kafka.transactions import Limits
 from rebalance.lanes import Extent
 from schemas.records import Side
@@ -79,9 +79,8 @@ class Authority:
         self._client_id = client_id
         self._stopping = stopping
         # Futures of a client that is garbage-collected fail: this handle lives as long as we do.
-        self._admin = AdminClient(
-            {"client.id": f"{client_id}-admin", **for_admin(config.admin_properties())}
-        )
+        self._admin = self._new_admin()
+        self._group = GroupState(self._new_admin, config.name)
         # A consumer that never joins. The admin client asks for a group's offsets, too, but once
         # such a request has timed out in an outage it never gets an answer again, or aborts.
         self._offsets = Consumer(
@@ -95,6 +94,10 @@ class Authority:
         )
         self._topics = (config.left.topic, config.right.topic)
         self._fences = Fences(self._init)
+
+    def _new_admin(self) -> AdminClient:
+        properties = for_admin(self._config.admin_properties())
+        return AdminClient({"client.id": f"{self._client_id}-admin", **properties})
 
     def look_again(self) -> None:
         """After an answer that cannot be: wait a little, and learn anew who leads the partitions.
@@ -203,7 +206,7 @@ class Authority:
 
     def unsettled(self, lanes: int) -> bool:
         """Whether the group is about to share out its so many lanes again; does not wait long."""
-        return unsettled(self._admin, self._config.name, lanes)
+        return self._group.unsettled(lanes)
 
     def truncate(self, offsets: Mapping[int, int]) -> None:
         """Delete the changelog below these offsets, by lane; does not wait.

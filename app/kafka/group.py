@@ -2,30 +2,62 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import ConsumerGroupState, KafkaException
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from confluent_kafka.admin import AdminClient
 
 LOOK_S: Final = 0.2
 """What the answer is worth: without it a lane that moves elsewhere waits for up to a second."""
+NEVER_S: Final = 3_600.0
+"""The client's longest."""
 _UNDER_WAY: Final = (
     ConsumerGroupState.PREPARING_REBALANCING,
     ConsumerGroupState.COMPLETING_REBALANCING,
 )
 
 
-def unsettled(admin: AdminClient, group: str, lanes: int) -> bool:
-    """Whether another rebalance is under way, or must come because lanes are nobody's.
+class GroupState:
+    """What the broker says of one group; for one thread.
 
-    False where the broker does not say so within LOOK_S.
+    The admin client is thrown away with a question that it could not answer, and such a question
+    does not time out before:
+
+    1. A group's coordinator goes away. The client keeps waiting for that broker's old connection,
+       with this question and all later ones (`rd_kafka_coord_req_fsm`).
+    2. A question that times out is freed, but for the part that waits, which is not told.
+    3. The coordinator is back, and that part hears twice that there is no question any more: when
+       it would send it, and as the answer. The second time its own memory is free, and the client
+       aborts the process (`rd_kafka_admin_coord_response_parse`).
     """
-    asked = admin.describe_consumer_groups([group], request_timeout=LOOK_S)
-    try:
-        found = asked[group].result(LOOK_S)
-    except (KafkaException, TimeoutError):
-        return False
-    owned = sum(len(member.assignment.topic_partitions) for member in found.members)
-    return found.state in _UNDER_WAY or owned < lanes
+
+    def __init__(self, make: Callable[[], AdminClient], group: str) -> None:
+        self._make = make
+        self._group = group
+        self._held = [make()]
+
+    def unsettled(self, lanes: int) -> bool:
+        """Whether another rebalance is under way, or must come because lanes are nobody's.
+
+        False where the broker does not say so within LOOK_S.
+        """
+        (admin,) = self._held
+        asked = admin.describe_consumer_groups([self._group], request_timeout=NEVER_S)
+        try:
+            found = asked[self._group].result(LOOK_S)
+        except (KafkaException, TimeoutError):
+            del admin
+            self._renew()
+            return False
+        owned = sum(len(member.assignment.topic_partitions) for member in found.members)
+        return found.state in _UNDER_WAY or owned < lanes
+
+    def _renew(self) -> None:
+        """The last reference to a client closes it, which may take long: not on this thread."""
+        old, self._held = self._held, [self._make()]
+        threading.Thread(target=old.clear, name="close", daemon=True).start()

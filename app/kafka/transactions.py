@@ -50,8 +50,8 @@ _BY_KEY: Final = -1
 CALL_TIMEOUT_S: Final = 8.0
 """Budget of one flush, send_offsets, commit or abort; below the transaction timeout."""
 ENDS_WITHIN_S: Final = TRANSACTION_TIMEOUT_MS / 1_000
-"""Budget of all calls that end a transaction but the abort: later the broker has aborted it, so that
-another one would only keep the worker from its polls."""
+"""Budget of all calls that end a transaction but the abort: the broker aborts it after so long, and
+one more call would only keep the worker from its polls."""
 CALL_TIMEOUT_MIN_S: Final = 0.5
 """What a call gets that comes last: less would fail at a broker that is merely slow."""
 HEADER_WRITER: Final = "writer"

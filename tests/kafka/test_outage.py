@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from subprocess import PIPE
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -100,6 +103,42 @@ def test_lanes_go_on_after_the_broker_was_killed_and_frozen(
     stream.check_rejects(kafka.read(kafka.job.rejects))
     kafka.await_running(stays)
     stop(stays)
+
+
+ASKING: Final = """
+import sys, threading, time
+from confluent_kafka.admin import AdminClient
+from app.kafka.clients import for_admin
+from app.kafka.group import GroupState
+
+properties = for_admin({"bootstrap.servers": sys.argv[1]})
+group = GroupState(lambda: AdminClient(properties), "group")
+over = threading.Thread(target=sys.stdin.read)
+over.start()
+while over.is_alive():
+    print("unsettled" if group.unsettled(1) else "silent", flush=True)
+    time.sleep(0.05)
+"""
+
+
+def test_whoever_asks_about_its_group_outlives_an_outage(
+    own_broker: Broker, tmp_path: Path
+) -> None:
+    path, command = tmp_path / "told", [sys.executable, "-c", ASKING, own_broker.bootstrap_servers]
+
+    def told(what: str) -> None:
+        eventually(lambda: path.read_text().split()[-1:] == [what], 60, path.read_text)
+
+    with path.open("w") as out, subprocess.Popen(command, stdin=PIPE, stdout=out) as asking:
+        assert asking.stdin is not None
+        told("unsettled")
+        own_broker.kill()
+        told("silent")
+        time.sleep(AWAY_S)
+        own_broker.restart()
+        told("unsettled")
+        asking.stdin.close()
+    assert asking.returncode == 0
 
 
 class Told:

@@ -187,7 +187,8 @@ def a_newcomer_may_join_again_from_its_callback(kafka: Cluster) -> None:
     eventually(kafka, lambda: polled(first) and bool(held(told["a"])))
     second = subscribed(kafka, topic, group, told["b"], again=True)
     eventually(kafka, lambda: polled(first) and polled(second) and len(held(told["b"])) == 2, 30)
-    assert told["b"][0] == ("assign", ()), told
+    # A round that is overtaken by the next one goes untold: the first assignment may have lanes.
+    assert told["b"][0][0] == "assign"
     assert held(told["a"]) | held(told["b"]) == {0, 1, 2, 3}
     before = read_membership(second.consumer_group_metadata())
     for _ in range(15):

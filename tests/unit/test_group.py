@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+import weakref
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,7 +11,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
 
-from app.kafka.group import unsettled
+from app.kafka.group import NEVER_S, GroupState
 
 STABLE = ConsumerGroupState.STABLE
 
@@ -21,7 +23,7 @@ def asked(answer: object, lanes: int = 4) -> bool:
     elif answer is not None:
         future.set_result(answer)
     admin = SimpleNamespace(describe_consumer_groups=lambda names, **_time: {names[0]: future})
-    return unsettled(cast("Any", admin), "job", lanes)
+    return GroupState(lambda: cast("Any", admin), "job").unsettled(lanes)
 
 
 def described(state: ConsumerGroupState, *owned: int) -> object:
@@ -45,3 +47,33 @@ def described(state: ConsumerGroupState, *owned: int) -> object:
 )
 def test_lanes_that_are_nobodys_are_given_out_soon(answer: object, is_unsettled: bool) -> None:
     assert asked(answer) is is_unsettled
+
+
+def test_a_client_that_does_not_answer_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.kafka.group.LOOK_S", 0.01)
+    made: list[weakref.ref[Any]] = []
+
+    class Admin:
+        """Answers if it is the second one."""
+
+        def __init__(self) -> None:
+            made.append(weakref.ref(self))
+            self.future: Future[Any] = Future()
+            if len(made) > 1:
+                self.future.set_result(described(STABLE, 1))
+
+        def describe_consumer_groups(
+            self, names: list[str], *, request_timeout: float
+        ) -> dict[str, Future[Any]]:
+            """Not to be timed out: the client would abort the process later."""
+            assert request_timeout >= NEVER_S
+            return {names[0]: self.future}
+
+    group = GroupState(cast("Any", Admin), "job")
+    assert [group.unsettled(4) for _ in range(3)] == [False, True, True]
+    assert len(made) == 2
+    deadline = time.monotonic() + 10
+    while made[0]() is not None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert made[0]() is None, "it would keep threads and connections"
+    assert made[1]() is not None
