@@ -80,7 +80,7 @@ class Housekeeping:
         self.starvation.step()
         if self._is_due("figures", FIGURES_EVERY_S):
             self._figures()
-            self.outside.step(time.monotonic())
+            self.outside.step(time.monotonic(), away=self.away is not None)
             self.worker.rejects.step(time.monotonic())
         if self._is_due("watch", WATCH_EVERY_S):
             self._watch()

@@ -1,7 +1,8 @@
 """Whether the group counts this worker in, and for how long it has not.
 
 Invariant: a worker that waits for its group says so. To the client that is no trouble: it asks for
-a coordinator again and again, of a broker that answers everything else.
+a coordinator again and again, of a broker that answers everything else. Should it be the client
+that has lost its brokers for good (see `app.kafka.replaced`), another start helps.
 """
 
 from __future__ import annotations
@@ -11,11 +12,16 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from app.errors import Fenced
+
 if TYPE_CHECKING:
     from app.kafka.inputs import Inputs
 
 TOLD_EVERY_S: Final = 10.0
 """A member that was expelled is back sooner, unless something is wrong."""
+GIVEN_UP_S: Final = 180.0
+"""So long the broker must have answered without a break: what it has to do to take us in again, as
+to load the group after a restart, is done by then."""
 
 _log: Final = structlog.get_logger()
 
@@ -29,9 +35,16 @@ class Outside:
     """Why the worker has no part in the job, once that has lasted."""
     _since: float | None = None
     _told_at: float = 0.0
+    _away_at: float = 0.0
+    """When the broker was last away."""
 
-    def step(self, now: float) -> None:
-        """Look at the membership; `now` is monotonic, in seconds."""
+    def step(self, now: float, *, away: bool) -> None:
+        """Look at the membership; `now` is monotonic, in seconds. `away`: so are all brokers.
+
+        Raises Fenced where the worker has waited for its group long enough.
+        """
+        if away:
+            self._away_at = now
         if self.inputs.member():
             if self.reason is not None:
                 _log.info("a member of the group again")
@@ -39,6 +52,8 @@ class Outside:
             return
         if self._since is None:
             self._since = self._told_at = now
+        if now - max(self._since, self._away_at) >= GIVEN_UP_S:
+            raise Fenced(f"the group does not take the worker in for {now - self._since:.0f} s")
         if now - self._since >= TOLD_EVERY_S:
             self.reason = f"not a member of the group for {now - self._since:.0f} s"
             if now - self._told_at >= TOLD_EVERY_S:

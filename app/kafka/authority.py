@@ -29,6 +29,7 @@ from app.kafka.clients import for_admin, with_defaults
 from app.kafka.failures import error_of, of_request
 from app.kafka.fences import Fences
 from app.kafka.group import GroupState
+from app.kafka.replaced import Replaced
 from app.kafka.transactions import Limits
 from rebalance.lanes import Extent
 from schemas.records import Side
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Ends = dict[tuple[Side, int], tuple[int, int]]
 """By (side, lane): last stable offset and high watermark."""
+Listed = list[list[int]]
+"""By question and partition, an offset."""
 Seen = dict[str, tuple[str, int] | None]
 """By topic: id and partition count."""
 _EARLIEST: Final[OffsetSpec] = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # no types there
@@ -79,25 +82,28 @@ class Authority:
         self._client_id = client_id
         self._stopping = stopping
         # Futures of a client that is garbage-collected fail: this handle lives as long as we do.
-        self._admin = self._new_admin()
+        self._admin = Replaced(self._new_admin)
         self._group = GroupState(self._new_admin, config.name)
-        # A consumer that never joins. The admin client asks for a group's offsets, too, but once
-        # such a request has timed out in an outage it never gets an answer again, or aborts.
-        self._offsets = Consumer(
-            {
-                **with_defaults(config.consumer_properties()),
-                "client.id": f"{client_id}-offsets",
-                "group.id": config.name,
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-            }
-        )
+        # The admin client can ask for a group's offsets, too, but see `GroupState`.
+        self._offsets = Replaced(self._new_offsets, Consumer.close)
         self._topics = (config.left.topic, config.right.topic)
         self._fences = Fences(self._init)
 
     def _new_admin(self) -> AdminClient:
         properties = for_admin(self._config.admin_properties())
         return AdminClient({"client.id": f"{self._client_id}-admin", **properties})
+
+    def _new_offsets(self) -> Consumer:
+        """A consumer that never joins."""
+        return Consumer(
+            {
+                **with_defaults(self._config.consumer_properties()),
+                "client.id": f"{self._client_id}-offsets",
+                "group.id": self._config.name,
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+            }
+        )
 
     def look_again(self) -> None:
         """After an answer that cannot be: wait a little, and learn anew who leads the partitions.
@@ -179,11 +185,8 @@ class Authority:
             if error_of(error).code() in _STALE_LEADERS:
                 self._look_for_leaders()
             raise of_request(error) from error
-        futures = self._admin.describe_topics(
-            TopicCollection(list(self._topics)), request_timeout=REQUEST_TIMEOUT_S
-        )
         seen: Seen = {}
-        for name, future in futures.items():
+        for name, future in self._described(list(self._topics)).items():
             try:
                 found = _result(future)
                 seen[name] = (str(found.topic_id), len(found.partitions))
@@ -218,7 +221,7 @@ class Authority:
             for lane, offset in offsets.items()
         ]
         if wanted:
-            for future in self._admin.delete_records(wanted).values():
+            for future in self._admin.newest.delete_records(wanted).values():
                 future.add_done_callback(_ignore)
 
     def _asked(self, what: str, question: Callable[[], T]) -> T:
@@ -250,54 +253,55 @@ class Authority:
         """
         with contextlib.suppress(KafkaException):
             # Of all topics: asked about one that was deleted, a broker may create it again.
-            self._admin.list_topics(timeout=REQUEST_TIMEOUT_S)
+            self._admin.asked(lambda admin: admin.list_topics(timeout=REQUEST_TIMEOUT_S))
+
+    def _listed(self, *wanted: tuple[list[TopicPartition], OffsetSpec, IsolationLevel]) -> Listed:
+        """An offset of each partition, for each of the questions; all are asked at once."""
+
+        def answers(admin: AdminClient) -> Listed:
+            asked = [
+                admin.list_offsets(
+                    dict.fromkeys(places, spec),
+                    isolation_level=isolation,
+                    request_timeout=REQUEST_TIMEOUT_S,
+                )
+                for places, spec, isolation in wanted
+            ]
+            return [
+                [int(_result(futures[place]).offset) for place in places]
+                for futures, (places, _, _) in zip(asked, wanted, strict=True)
+            ]
+
+        return self._admin.asked(answers)
 
     def _offset(self, topic: str, lane: int, spec: OffsetSpec, isolation: IsolationLevel) -> int:
-        futures = self._admin.list_offsets(
-            {TopicPartition(topic, lane): spec},
-            isolation_level=isolation,
-            request_timeout=REQUEST_TIMEOUT_S,
-        )
-        (future,) = futures.values()
-        return int(_result(future).offset)
+        ((offset,),) = self._listed(([TopicPartition(topic, lane)], spec, isolation))
+        return offset
 
     def _extents(self, topics: tuple[str, ...], lane: int) -> list[Extent]:
-        """First and next offset of a lane's partitions; both are asked for at the same time."""
-        wanted = [TopicPartition(topic, lane) for topic in topics]
-        firsts, ends = (
-            self._admin.list_offsets(
-                dict.fromkeys(wanted, spec),
-                isolation_level=IsolationLevel.READ_UNCOMMITTED,
-                request_timeout=REQUEST_TIMEOUT_S,
-            )
-            for spec in (_EARLIEST, _LATEST)
+        """First and next offset of a lane's partitions."""
+        places = [TopicPartition(topic, lane) for topic in topics]
+        uncommitted = IsolationLevel.READ_UNCOMMITTED
+        firsts, ends = self._listed(
+            (places, _EARLIEST, uncommitted), (places, _LATEST, uncommitted)
         )
-        return [
-            Extent(int(_result(firsts[at]).offset), int(_result(ends[at]).offset)) for at in wanted
-        ]
+        return [Extent(*found) for found in zip(firsts, ends, strict=True)]
 
     def _ends(self, places: list[tuple[Side, int]]) -> Ends:
         """The high watermark is asked for last: equal figures then mean that all was decided."""
-        wanted = {TopicPartition(self._topics[side], lane): (side, lane) for side, lane in places}
-        answers = [
-            self._admin.list_offsets(
-                dict.fromkeys(wanted, _LATEST),
-                isolation_level=isolation,
-                request_timeout=REQUEST_TIMEOUT_S,
-            )
-            for isolation in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
-        ]
-        stable, high = (
-            {place: int(_result(answer[at]).offset) for at, place in wanted.items()}
-            for answer in answers
+        wanted = [TopicPartition(self._topics[side], lane) for side, lane in places]
+        stable, high = self._listed(
+            (wanted, _LATEST, IsolationLevel.READ_COMMITTED),
+            (wanted, _LATEST, IsolationLevel.READ_UNCOMMITTED),
         )
-        return {place: (stable[place], high[place]) for place in wanted.values()}
+        return dict(zip(places, zip(stable, high, strict=True), strict=True))
 
     def _stored(self, lane: int) -> tuple[int | None, int | None]:
         """Stable offsets: the client waits for undecided ones, as long as a request may take."""
         wanted = [TopicPartition(topic, lane) for topic in self._topics]
         offsets: dict[str, int | None] = {}
-        for partition in self._offsets.committed(wanted, REQUEST_TIMEOUT_S):
+        found = self._offsets.asked(lambda one: one.committed(wanted, REQUEST_TIMEOUT_S))
+        for partition in found:
             if partition.error is not None:
                 raise Retry(partition.error.str())
             offsets[partition.topic] = partition.offset if partition.offset >= 0 else None
@@ -351,26 +355,30 @@ class Authority:
         """
         self._offset(self._config.changelog_topic, 0, _LATEST, IsolationLevel.READ_UNCOMMITTED)
 
-    def _describe(self) -> dict[str, Any]:
-        self._await_settled()
-        names = [*self._topics, self._config.changelog_topic]
-        futures = self._admin.describe_topics(
+    def _described(self, names: list[str]) -> dict[str, Future[Any]]:
+        """Once it has answered something harmless, see above."""
+        return self._admin.newest.describe_topics(
             TopicCollection(names), request_timeout=REQUEST_TIMEOUT_S
         )
-        return {name: _result(future) for name, future in futures.items()}
 
     def _topic_ids(self) -> dict[str, str]:
-        return {name: str(found.topic_id) for name, found in self._describe().items()}
+        self._await_settled()
+        found = self._described([*self._topics, self._config.changelog_topic])
+        return {name: str(_result(future).topic_id) for name, future in found.items()}
 
     def _limits(self) -> Limits:
         config = self._config
         topics = (config.output.topic, config.changelog_topic, config.rejects_topic)
         resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
-        futures = self._admin.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_S)
-        by_name = {
-            resource.name: int(_result(future)["max.message.bytes"].value)
-            for resource, future in futures.items()
-        }
+
+        def sizes(admin: AdminClient) -> dict[str, int]:
+            futures = admin.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_S)
+            return {
+                resource.name: int(_result(future)["max.message.bytes"].value)
+                for resource, future in futures.items()
+            }
+
+        by_name = self._admin.asked(sizes)
         client = int(config.producer_properties().get("message.max.bytes", _ANY_SIZE))
         return Limits(*(min(by_name[topic], client) for topic in topics))
 

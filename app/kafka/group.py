@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import ConsumerGroupState, KafkaException
+
+from app.kafka.replaced import Replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +26,8 @@ _UNDER_WAY: Final = (
 class GroupState:
     """What the broker says of one group; for one thread.
 
-    The admin client is thrown away with a question that it could not answer, and such a question
-    does not time out before:
+    The admin client is thrown away with a question that it could not answer at once, and such a
+    question does not time out before:
 
     1. A group's coordinator goes away. The client keeps waiting for that broker's old connection,
        with this question and all later ones (`rd_kafka_coord_req_fsm`).
@@ -37,27 +38,21 @@ class GroupState:
     """
 
     def __init__(self, make: Callable[[], AdminClient], group: str) -> None:
-        self._make = make
+        self._admin = Replaced(make, silent_s=0)
         self._group = group
-        self._held = [make()]
 
     def unsettled(self, lanes: int) -> bool:
         """Whether another rebalance is under way, or must come because lanes are nobody's.
 
         False where the broker does not say so within LOOK_S.
         """
-        (admin,) = self._held
-        asked = admin.describe_consumer_groups([self._group], request_timeout=NEVER_S)
         try:
-            found = asked[self._group].result(LOOK_S)
+            found = self._admin.asked(self._described)
         except (KafkaException, TimeoutError):
-            del admin
-            self._renew()
             return False
         owned = sum(len(member.assignment.topic_partitions) for member in found.members)
         return found.state in _UNDER_WAY or owned < lanes
 
-    def _renew(self) -> None:
-        """The last reference to a client closes it, which may take long: not on this thread."""
-        old, self._held = self._held, [self._make()]
-        threading.Thread(target=old.clear, name="close", daemon=True).start()
+    def _described(self, admin: AdminClient) -> Any:  # noqa: ANN401 (the vendor's)
+        asked = admin.describe_consumer_groups([self._group], request_timeout=NEVER_S)
+        return asked[self._group].result(LOOK_S)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from concurrent.futures import Executor, Future
+from contextlib import nullcontext
 from math import inf
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -89,6 +90,8 @@ class Threading:
 
     Event = Event
     Thread = Thread
+    Lock = nullcontext
+    """Nothing else runs but where a step is taken, and none is under a lock."""
 
 
 class Helpers(Executor):

@@ -140,10 +140,10 @@ BOUND: Final = "    changelog = authority.changelog(survey.lane)\n"
 OUTPUTS: Final = "        for write in writes:\n"
 EARLY: Final = """\
         records = {write.lane: write.changelog() for write in writes}
-        self.early = self._changelog(producer, kind, records)
+        self.early = self._changelog(producer, kind, records, time.monotonic() + ENDS_WITHIN_S)
 """
-FLUSH: Final = "            _flush(producer)\n"
-CHANGELOG: Final = "        written = self._changelog(producer, kind, records)\n"
+FLUSH: Final = "            _flush(producer, until)\n"
+CHANGELOG: Final = "        written = self._changelog(producer, kind, records, until)\n"
 OFFSETS: Final = '        self._reached(f"{kind}.offsets")\n'
 
 READ_AGAIN: Final = """\

@@ -27,6 +27,7 @@ import app.intake
 import app.kafka.authority
 import app.kafka.changelog
 import app.kafka.clients
+import app.kafka.replaced
 import app.kafka.transactions
 import app.lookups
 import app.pace
@@ -74,6 +75,7 @@ TIMES: Final[tuple[tuple[Any, str, float], ...]] = (
     (app.kafka.authority, "REQUEST_TIMEOUT_S", 1.0),
     (app.kafka.authority, "FENCE_TIMEOUT_S", 2.0),
     (app.kafka.authority, "LOOK_AGAIN_S", 0.1),
+    (app.kafka.replaced, "SILENT_S", 3.0),
     (app.kafka.changelog, "_TAIL_TIMEOUT_S", 1.0),
     (rebalance.fence, "RELEASE_MARKER_WAIT_MS", 400),
     (rebalance.lanes, "DOUBTED_MS", 2_000),

@@ -51,6 +51,7 @@ def test_lanes_that_are_nobodys_are_given_out_soon(answer: object, is_unsettled:
 
 def test_a_client_that_does_not_answer_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.kafka.group.LOOK_S", 0.01)
+    monkeypatch.setattr("app.kafka.replaced.FORGOTTEN_S", 0.01)
     made: list[weakref.ref[Any]] = []
 
     class Admin:

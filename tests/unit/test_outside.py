@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from structlog.testing import capture_logs
 
-from app.outside import TOLD_EVERY_S, Outside
+from app.errors import Fenced
+from app.outside import GIVEN_UP_S, TOLD_EVERY_S, Outside
 
 if TYPE_CHECKING:
     from app.kafka.inputs import Inputs
@@ -33,11 +34,11 @@ def outside(left: Left) -> Outside:
     return Outside(cast("Inputs", left))
 
 
-def seconds(outside: Outside, first: int, after: int) -> list[str]:
-    """What is told from one second to another."""
+def seconds(outside: Outside, first: int, after: int, away: range = range(0)) -> list[str]:
+    """What is told from one second to another, with a broker that is away for some."""
     with capture_logs() as told:
         for now in range(first, after):
-            outside.step(float(now))
+            outside.step(float(now), away=now in away)
     return [line["event"] for line in told]
 
 
@@ -68,3 +69,16 @@ def test_that_it_is_back_is_told_once(outside: Outside, left: Left) -> None:
     left.is_member = True
     assert seconds(outside, 15, 20) == ["a member of the group again"]
     assert outside.reason is None
+
+
+def test_a_worker_that_is_not_let_in_for_minutes_starts_again(outside: Outside) -> None:
+    seconds(outside, 0, int(GIVEN_UP_S))
+    with pytest.raises(Fenced, match="the group does not take the worker in for 180 s"):
+        outside.step(GIVEN_UP_S, away=False)
+
+
+def test_an_outage_is_waited_for(outside: Outside) -> None:
+    outage = range(1_000)
+    seconds(outside, 0, 999 + int(GIVEN_UP_S), away=outage)
+    with pytest.raises(Fenced, match=f"for {999 + GIVEN_UP_S:.0f} s"):
+        outside.step(999 + GIVEN_UP_S, away=False)
