@@ -114,6 +114,8 @@ class Options:
     """Where workers are stopped for longer than a session; anywhere, if it does not say."""
     schedule: tuple[Blow, ...] = ()
     """Failures by hand, one after the other; see `schedules`."""
+    seldom: float = 0.0
+    """Share of rows whose key occurs once or twice."""
     idle: bool = False
     """Whether a side that is silent stops counting in the watermark, so that rows come late."""
     questions: bool = False

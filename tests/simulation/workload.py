@@ -44,6 +44,8 @@ def history(random: Random, options: Options, side: Side, lane: int) -> list[Mes
             messages.append((key, encode(row._replace(kind=kind))))
         else:
             key = random.choice(KEYS)
+            if options.seldom and random.random() < options.seldom:
+                key = str(number).encode()
             ts = now - random.randint(0, options.disorder)
             before, after = (random.randint(0, MAX_INTERVAL // 2) for _ in range(2))
             row = Event(f"{TOPICS[side][0]}{lane}.{number}", ts, ts - before, ts + after)
