@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from app.kafka.authority import Seen
-    from app.kafka.transactions import Limits
+    from app.kafka.limits import Limits
     from app.worker import Worker
     from rebalance.lanes import Lane
 

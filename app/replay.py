@@ -21,7 +21,7 @@ from app.conversion import Unfit
 from app.datafiles import open_data
 from app.errors import UsageError
 from app.formats import make_codec
-from app.kafka.transactions import TOPIC_BYTES_DEFAULT, Limits
+from app.kafka.limits import TOPIC_BYTES_DEFAULT, Limits
 from app.loading import encoded, row_conversion
 from app.process import Moment, Running, bound_windows, plan_turn, resumed, settle_turn
 from app.rows import JsonLines

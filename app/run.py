@@ -39,7 +39,8 @@ from app.formats import job_schemas, worker_codec
 from app.housekeeping import Housekeeping
 from app.kafka.authority import Authority
 from app.kafka.clients import close_within
-from app.kafka.transactions import Limits, Topics, Transactions, producer_properties
+from app.kafka.limits import Limits, producer_properties
+from app.kafka.transactions import Topics, Transactions
 from app.metrics import Metrics
 from app.overview import Overview
 from app.ownership import Identity

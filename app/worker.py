@@ -23,7 +23,7 @@ from app.intake import Intake
 from app.kafka.changelog import RestoreReader
 from app.kafka.inputs import Inputs
 from app.kafka.producers import Producers
-from app.kafka.transactions import LaneWrite, Limits, Transactions, Written
+from app.kafka.transactions import LaneWrite, Transactions, Written
 from app.lookups import Lookups
 from app.observation import Observation
 from app.ownership import Identity, claim, release, takeover_kind
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from app.config import Config
     from app.kafka.authority import Authority
+    from app.kafka.limits import Limits
     from app.lookups import Schemas
     from app.metrics import Metrics
     from app.questions import Questions

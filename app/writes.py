@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from app.join import JoinSettings
-from app.kafka.transactions import LaneWrite, Limits
+from app.kafka.transactions import LaneWrite
 from app.process import Plan, timestamped
 from app.unmatched import DUE_MAX, Outer
 from schemas.records import JoinType
@@ -14,6 +14,7 @@ from state.checkpoint import Layout, encode_turn
 
 if TYPE_CHECKING:
     from app.config import Config
+    from app.kafka.limits import Limits
     from schemas.codec import Codec
 
 CHANGELOG_SPARE_BYTES: Final = 64 * 1024

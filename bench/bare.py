@@ -25,7 +25,7 @@ from confluent_kafka import Consumer, Producer
 
 from app.config import Config, load_config
 from app.kafka.inputs import consumer_properties
-from app.kafka.transactions import Limits, producer_properties
+from app.kafka.limits import Limits, producer_properties
 from bench.avro import EVENT_SCHEMA
 from schemas.avro_codec import HEADER_SIZE
 

@@ -31,7 +31,8 @@ from app.idleness import Idleness
 from app.intake import Intake
 from app.join import LaneState
 from app.kafka.inputs import Inputs, Polled
-from app.kafka.transactions import Limits, Topics, Transactions
+from app.kafka.limits import Limits
+from app.kafka.transactions import Topics, Transactions
 from app.process import Moment, Running, bound_windows, plan_turn, settle_turn, timestamped
 from app.run import WRITE_BUFFER_BYTES
 from app.suspicion import Suspicion

@@ -17,8 +17,8 @@ from app.doctor.topics import size_findings, topic_findings
 from app.formats import job_schemas, make_codec
 from app.kafka.inputs import consumer_properties
 from app.kafka.inspection import Inspection, refused_transaction
+from app.kafka.limits import Limits, producer_properties
 from app.kafka.scan import Scanner
-from app.kafka.transactions import Limits, producer_properties
 from app.topics import missing_input, names, plan
 from app.validity import limits_of
 from schemas.records import Side

@@ -29,8 +29,8 @@ from app.kafka.clients import for_admin, with_defaults
 from app.kafka.failures import error_of, of_request
 from app.kafka.fences import Fences
 from app.kafka.group import GroupState
+from app.kafka.limits import Limits
 from app.kafka.replaced import Replaced
-from app.kafka.transactions import Limits
 from rebalance.lanes import Extent
 from schemas.records import Side
 from state.checkpoint import Layout

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from app.errors import Retry
-from app.kafka.clients import look_up, with_defaults
+from app.kafka.clients import close_within, look_up, with_defaults
 from app.kafka.failures import of_consumer
 from app.kafka.transactions import HEADER_KIND, HEADER_WRITER
 from rebalance.fence import Stamp
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _TAIL_TIMEOUT_S: Final = 10.0
 _TAIL_BATCH: Final = 500
+_CLOSE_WITHIN_S: Final = 3.0
 _DEFAULTS: Final[dict[str, str | int | bool]] = {
     "fetch.queue.backoff.ms": 5,
     "fetch.wait.max.ms": 10,
@@ -116,7 +117,7 @@ def read_tail(config: Config, client_id: str, lane: int, start: int, end: int) -
                     raise failure
         raise Retry(f"the tail of changelog partition {lane} could not be read in time")
     finally:
-        consumer.close()
+        close_within(_CLOSE_WITHIN_S, consumer.close)
 
 
 def _stamp(headers: object) -> Stamp:

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, Producer
 from app.kafka.clients import with_defaults
 from app.kafka.cluster import made
 from app.kafka.inputs import consumer_properties
-from app.kafka.transactions import Limits, producer_properties
+from app.kafka.limits import Limits, producer_properties
 
 if TYPE_CHECKING:
     from app.config import Config

@@ -14,7 +14,7 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 from app.kafka.clients import for_commands
 from app.kafka.cluster import WAIT_SECONDS, Cluster, Topic, made, rights_of
 from app.kafka.failures import error_of
-from app.kafka.transactions import Limits, producer_properties
+from app.kafka.limits import Limits, producer_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

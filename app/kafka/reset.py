@@ -18,7 +18,7 @@ from app.kafka.authority import Authority
 from app.kafka.clients import for_commands
 from app.kafka.cluster import WAIT_SECONDS, Cluster, Refused, made
 from app.kafka.failures import error_of, needs_a_person, refusal
-from app.kafka.transactions import TRANSACTION_TIMEOUT_MS
+from app.kafka.limits import TRANSACTION_TIMEOUT_MS
 from rebalance.lanes import RESETTING
 
 if TYPE_CHECKING:

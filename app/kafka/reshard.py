@@ -17,8 +17,9 @@ from app.errors import Crash
 from app.kafka.clients import for_commands
 from app.kafka.cluster import WAIT_SECONDS, made
 from app.kafka.failures import error_of, needs_a_person, refusal
+from app.kafka.limits import TRANSACTION_TIMEOUT_MS
 from app.kafka.reset import Clearing
-from app.kafka.transactions import HEADER_KIND, HEADER_WRITER, TRANSACTION_TIMEOUT_MS
+from app.kafka.transactions import HEADER_KIND, HEADER_WRITER
 from rebalance.lanes import RESHARDING
 
 if TYPE_CHECKING:

@@ -33,6 +33,7 @@ from confluent_kafka import KafkaException, Message, Producer, TopicPartition
 from app.errors import Renew
 from app.kafka.clients import Listener, noting, report
 from app.kafka.failures import TROUBLES, error_of, in_transaction, of_request
+from app.kafka.limits import TRANSACTION_TIMEOUT_MS, Limits
 from app.kafka.rejects import Copied, copied_from, record_of
 from app.steps import Reached, nobody
 from schemas.records import NO_OFFSET, Side
@@ -40,11 +41,9 @@ from schemas.records import NO_OFFSET, Side
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from app.config import Config
     from app.kafka.rejects import Headers
     from schemas.records import Rejected
 
-TRANSACTION_TIMEOUT_MS: Final = 10_000
 _BY_KEY: Final = -1
 """In place of a partition: the partitioner chooses one."""
 CALL_TIMEOUT_S: Final = 8.0
@@ -56,10 +55,6 @@ CALL_TIMEOUT_MIN_S: Final = 0.5
 """What a call gets that comes last: less would fail at a broker that is merely slow."""
 HEADER_WRITER: Final = "writer"
 HEADER_KIND: Final = "kind"
-TOPIC_BYTES_DEFAULT: Final = 1_048_588
-"""`max.message.bytes` of a topic for which the broker was told nothing."""
-BATCH_BYTES: Final = 1_000_000
-"""What the client by itself puts into one batch at most."""
 
 Prepared = tuple[str, Producer, Listener]
 """A new producer, with its transactional id and who hears of its troubles."""
@@ -74,19 +69,6 @@ class Retired(NamedTuple):
 
 
 _log: Final = structlog.get_logger()
-_FIXED: Final[dict[str, str | int | bool]] = {
-    "enable.idempotence": True,
-    "acks": "all",
-    "partitioner": "murmur2_random",
-}
-_DEFAULTS: Final[dict[str, str | int | bool]] = {
-    "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
-    "linger.ms": 5,
-    "retry.backoff.ms": 1,
-    "queue.buffering.max.messages": 1_000_000,
-    "queue.buffering.max.kbytes": 1_048_576,
-    "compression.type": "lz4",
-}
 
 
 class Written(NamedTuple):
@@ -128,33 +110,6 @@ class Topics(NamedTuple):
     output: str
     changelog: str
     rejects: str
-
-
-class Limits(NamedTuple):
-    """Largest record each topic takes, in bytes (`max.message.bytes`)."""
-
-    output: int
-    changelog: int
-    rejects: int
-
-
-def producer_properties(
-    config: Config, client_id: str, limits: Limits
-) -> dict[str, str | int | bool]:
-    """Properties of the transactional producer but for its id.
-
-    A broker measures whole batches: small records for a topic that takes little would be refused
-    together, so no batch is larger than what each of the topics takes.
-    """
-    user = config.producer_properties()
-    return {
-        **_DEFAULTS,
-        "message.max.bytes": max(limits),
-        **user,
-        **_FIXED,
-        "batch.size": min(int(user.get("batch.size", BATCH_BYTES)), *limits),
-        "client.id": client_id,
-    }
 
 
 class Transactions:

@@ -22,7 +22,8 @@ from app.idleness import Idleness
 from app.intake import Intake
 from app.kafka.authority import Authority
 from app.kafka.inputs import Inputs, Polled
-from app.kafka.transactions import LaneWrite, Limits, Topics, Transactions, producer_properties
+from app.kafka.limits import Limits, producer_properties
+from app.kafka.transactions import LaneWrite, Topics, Transactions
 from app.suspicion import Suspicion
 from schemas.records import Side
 from tests.kafka.avro import encode, instant

@@ -14,7 +14,8 @@ from structlog.testing import capture_logs
 from app.broker import ENVIRONMENT_NAME, start_broker
 from app.errors import Renew, Retry
 from app.kafka import transactions
-from app.kafka.transactions import LaneWrite, Limits, Topics, Transactions
+from app.kafka.limits import Limits
+from app.kafka.transactions import LaneWrite, Topics, Transactions
 from app.steps import nobody
 from tests.kafka.harness import Harness
 from tests.kafka.victims import fence

@@ -11,7 +11,8 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from app.errors import Renew, Retry
 from app.kafka import transactions
 from app.kafka.clients import Listener
-from app.kafka.transactions import LaneWrite, Limits, Topics, Transactions, Written
+from app.kafka.limits import Limits
+from app.kafka.transactions import LaneWrite, Topics, Transactions, Written
 
 made: list[weakref.ref[object]] = []
 

@@ -11,7 +11,7 @@ import pytest
 import app.housekeeping
 from app.errors import Fenced, Retry, SpanjoinError, UsageError
 from app.housekeeping import WATCH_AGAIN_S, WATCH_EVERY_S, Housekeeping
-from app.kafka.transactions import Limits
+from app.kafka.limits import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
