@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.conversion import Unfit
 from app.errors import UsageError
-from app.suspicion import likely_unit
+from app.suspicion import Suspicion, likely_unit
 from schemas.layout import Layout
 from schemas.records import Fault
 from schemas.registry_codec import HEADER_SIZE
@@ -49,6 +49,7 @@ class Readable:
         self._config = config
         self._side = side
         self._codec = codec
+        self._suspicion = Suspicion(config)
         self._any = False
 
     def encode(self, record: dict[str, Any]) -> bytes:
@@ -60,6 +61,7 @@ class Readable:
         if not self._any:
             self._any = True
             self._check_unit(record, parts[3])
+            self._suspicion.look(self._side, parts)
         return value
 
     def _check_unit(self, record: dict[str, Any], ts: int) -> None:

@@ -25,6 +25,7 @@ from app.kafka.limits import TOPIC_BYTES_DEFAULT, Limits
 from app.loading import encoded, row_conversion
 from app.process import Moment, Running, bound_windows, plan_turn, resumed, settle_turn
 from app.rows import JsonLines
+from app.suspicion import Suspicion
 from app.topics import SPARE_BYTES
 from app.writes import join_settings
 from schemas.partition import lane_of
@@ -179,8 +180,10 @@ class Replay:
     stores: list[LaneStore] = field(init=False)
     offsets: list[list[int]] = field(init=False)
     """By side and lane, the offset that the next record gets."""
+    suspicion: Suspicion = field(init=False)
 
     def __post_init__(self) -> None:
+        self.suspicion = Suspicion(self.config)
         resources = Resources(STORE_BYTES, STORE_BYTES)
         self.stores = [
             LaneStore.open(self.directory / f"lane-{lane}", resources)
@@ -223,6 +226,8 @@ class Replay:
         parts = self.codec.decode_batch(side, [record.value for record in chunk])
         records: defaultdict[int, list[tuple[int, bytes | None, Parts | Fault, object]]]
         records = defaultdict(list)
+        if parts:
+            self.suspicion.look(side, parts[-1])
         for record, found in zip(chunk, parts, strict=True):
             for lane in self._lanes_of(record, found):
                 records[lane].append((self.offsets[side][lane], record.key, found, record))

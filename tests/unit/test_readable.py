@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from structlog.testing import capture_logs
 
 from app.conversion import Unfit
 from app.datafiles import Row
@@ -130,6 +131,16 @@ def test_the_same_of_a_declared_unit_in_json(tmp_path: Path) -> None:
     put(config, at(NOW_MS // 1000))
     with pytest.raises(Unfit, match='looks like "ms" but is read as "s"'):
         put(config, at(NOW_MS))
+
+
+def test_times_in_a_coarser_unit_are_told_once(tmp_path: Path) -> None:
+    """A worker takes them; but they are of January 1970, and match nothing of today."""
+    with capture_logs() as told:
+        put(job_of(tmp_path), at(NOW_MS // 1000), at(NOW_MS // 1000))
+        put(job_of(tmp_path), at(NOW_MS))
+    assert [line["event"] for line in told] == [
+        'the times look like "s", not "ms": correct time_unit or unit'
+    ]
 
 
 def test_odd_times_that_a_worker_takes_are_taken(tmp_path: Path) -> None:

@@ -104,6 +104,21 @@ def test_json_jobs_and_outer_joins(capsys: pytest.CaptureFixture[str], tmp_path:
     assert reject["value"]["id"] == "bad"
 
 
+def test_times_that_look_like_another_unit_are_told(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    now_s = 1_740_994_200
+    left, right = [row("l", now_s, now_s)], [row("r", now_s * 1000, now_s * 1000)]
+    _, *paths = files(tmp_path, left, right)[1:]
+    config = str(write_job(tmp_path, MINIMAL, "ms.toml"))
+    assert run_command(["replay", "-c", config, *paths]) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert 'the times look like "s", not "ms": correct time_unit or unit' in err
+    assert "side=left" in err
+    assert "side=right" not in err
+
+
 def test_results_go_to_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     arguments = files(tmp_path, [row("l", 0, 9)], [row("r", 5, 7)])
     assert run(capsys, *arguments, "--output", str(tmp_path / "out")) == []
