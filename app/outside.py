@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from app.errors import Fenced
+from schemas.records import Side
 
 if TYPE_CHECKING:
     from app.kafka.inputs import Inputs
 
 TOLD_EVERY_S: Final = 10.0
 """A member that was expelled is back sooner, unless something is wrong."""
+LOST_S: Final = 30.0
+"""So long at least, if the client finds no broker at all."""
 GIVEN_UP_S: Final = 180.0
 """So long the broker must have answered without a break: what it has to do to take us in again, as
 to load the group after a restart, is done by then."""
@@ -52,10 +55,13 @@ class Outside:
             return
         if self._since is None:
             self._since = self._told_at = now
-        if now - max(self._since, self._away_at) >= GIVEN_UP_S:
+        waited_s = now - max(self._since, self._away_at)
+        if waited_s >= GIVEN_UP_S:
             raise Fenced(f"the group does not take the worker in for {now - self._since:.0f} s")
         if now - self._since >= TOLD_EVERY_S:
             self.reason = f"not a member of the group for {now - self._since:.0f} s"
             if now - self._told_at >= TOLD_EVERY_S:
                 self._told_at = now
+                if waited_s >= LOST_S and self.inputs.lost(Side.LEFT):
+                    raise Fenced(f"{self.reason}: its client finds no broker")
                 _log.warning("waiting for the group", reason=self.reason)

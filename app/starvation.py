@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
@@ -33,6 +34,7 @@ from rebalance.phases import Phase
 from schemas.records import Side
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from concurrent.futures import Future
 
     from app.kafka.authority import Ends
@@ -43,6 +45,8 @@ PROMPT_S: Final = 2.0
 """An answer that took longer came from a broker that was away."""
 SOUGHT_AFTER: Final = 3
 """Answers in a row that say that a side is not fed: ten seconds without a sign."""
+LOST_AFTER: Final = 6
+"""The same of a client that finds no broker at all: it has nothing to wait for."""
 GIVEN_UP_AFTER: Final = 36
 """The same: three minutes. To skip an aborted transaction of gigabytes takes less."""
 _REPLAYING: Final = (Phase.RESTORING, Phase.FENCING, Phase.INSTALLING)
@@ -163,10 +167,10 @@ class Starvation:
             self._silent[place] = sign, count
             if count == SOUGHT_AFTER:
                 self._seek(place, sign, stable)
-            elif count >= GIVEN_UP_AFTER:
+            elif _is_over(count, partial(self.worker.inputs.lost, side)):
                 raise Fenced(
                     f"nothing of the {side.name.lower()} side of lane {place[1]} comes from the "
-                    f"client for minutes, at {sign.expected} of {stable}"
+                    f"client any more, at {sign.expected} of {stable}"
                 )
 
     def _seek(self, place: tuple[Side, int], sign: Sign, stable: int) -> None:
@@ -192,8 +196,13 @@ class Starvation:
             known, count = before.get(lane, (sign, 0))
             count = count + 1 if known == sign else 1
             self._still[lane] = sign, count
-            if count >= GIVEN_UP_AFTER:
+            if _is_over(count, self.worker.reader.lost):
                 raise Fenced(
-                    f"nothing of the changelog of lane {lane} comes from the client for minutes, "
+                    f"nothing of the changelog of lane {lane} comes from the client any more, "
                     f"at {max(sign.record, sign.end)} of {stable[lane]}"
                 )
+
+
+def _is_over(count: int, lost: Callable[[], bool]) -> bool:
+    """Whether so many answers are enough; `lost`: whether the client finds no broker."""
+    return count >= GIVEN_UP_AFTER or (count >= LOST_AFTER and lost())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from app.errors import Retry
-from app.kafka.clients import close_within, look_up, with_defaults
+from app.kafka.clients import FOUND_WITHIN_S, close_within, look_up, with_defaults
 from app.kafka.failures import of_consumer
 from app.kafka.transactions import HEADER_KIND, HEADER_WRITER
 from rebalance.fence import Stamp
@@ -66,6 +66,10 @@ class RestoreReader:
     def look_again(self) -> None:
         """Learn anew who leads the partitions. Waits a second at most."""
         look_up(self._consumer, self._topic)
+
+    def lost(self) -> bool:
+        """Whether the client finds no broker that it could ask."""
+        return not look_up(self._consumer, self._topic, FOUND_WITHIN_S)
 
     def read(self, limit: int) -> Replayed:
         """What is there now. Raises what a person or a restart must answer."""

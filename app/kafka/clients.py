@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
 
 COMPLAIN_EVERY_S: Final = 10.0
 LOOK_UP_TIMEOUT_S: Final = 1.0
+FOUND_WITHIN_S: Final = 3.0
+"""A client that knows a broker has its answer by then, if the broker answers others promptly."""
 _QUIET: Final = 2
 """Below librdkafka's level of lost connections: they are told once, in a line of our own."""
 _ALL_BUT_DEBUG: Final = 6
@@ -114,15 +115,18 @@ def close_within(seconds: float, close: Callable[[], object]) -> None:
     closing.join(seconds)
 
 
-def look_up(consumer: Consumer, topic: str) -> None:
+def look_up(consumer: Consumer, topic: str, timeout_s: float = LOOK_UP_TIMEOUT_S) -> bool:
     """Let a consumer outside of any group know a topic before it is assigned some of it.
 
     An assignment does not make librdkafka ask who leads the partitions: a timer of one second does
     (`rd_kafka_topic_scan_all`), so that the first records would come that much later. Where no
-    broker answers in time, they do.
+    broker answers in time, they do. Returns whether one did.
     """
-    with suppress(KafkaException):
-        consumer.list_topics(topic, LOOK_UP_TIMEOUT_S)
+    try:
+        consumer.list_topics(topic, timeout_s)
+    except KafkaException:
+        return False
+    return True
 
 
 class Listener:

@@ -15,7 +15,7 @@ import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
 from app.errors import Fenced, Renew
-from app.kafka.clients import look_up, report, with_defaults
+from app.kafka.clients import FOUND_WITHIN_S, look_up, report, with_defaults
 from app.kafka.failures import TROUBLES, of_consumer
 from app.kafka.membership import read_membership
 from schemas.records import Side
@@ -205,6 +205,10 @@ class Inputs:
     def member(self) -> bool:
         """Whether the group counts us in at the moment."""
         return read_membership(self._consumers[Side.LEFT].consumer_group_metadata()).valid
+
+    def lost(self, side: Side) -> bool:
+        """Whether the side's client finds no broker that it could ask, see `app.kafka.replaced`."""
+        return not look_up(self._consumers[side], self._topics[side], FOUND_WITHIN_S)
 
     def start(self, lane: int, positions: tuple[int, int]) -> None:
         """Let a claimed lane flow, from these positions."""

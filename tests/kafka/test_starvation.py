@@ -50,7 +50,7 @@ def test_a_side_that_is_not_fed_is_sought_anew_and_given_up(kafka: Harness, side
     kafka.flush()
     assert worker.wait(40) == RESTARTED, worker.tail()
     (end,) = kafka.cluster.ends(topics[side]).values()
-    said = f"spanjoin: nothing of the {side} side of lane 0 comes from the client for minutes, at"
+    said = f"spanjoin: nothing of the {side} side of lane 0 comes from the client any more, at"
     assert worker.tail().splitlines()[-1] == f"{said} {end - 1} of {end}"
     kafka.start(config)
     kafka.settle()

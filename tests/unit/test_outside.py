@@ -8,7 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.errors import Fenced
-from app.outside import GIVEN_UP_S, TOLD_EVERY_S, Outside
+from app.outside import GIVEN_UP_S, LOST_S, TOLD_EVERY_S, Outside
+from schemas.records import Side
 
 if TYPE_CHECKING:
     from app.kafka.inputs import Inputs
@@ -19,6 +20,10 @@ class Left:
 
     def __init__(self) -> None:
         self.is_member = False
+        self.is_lost = False
+
+    def lost(self, side: Side) -> bool:
+        return self.is_lost and side is Side.LEFT
 
     def member(self) -> bool:
         return self.is_member
@@ -82,3 +87,15 @@ def test_an_outage_is_waited_for(outside: Outside) -> None:
     seconds(outside, 0, 999 + int(GIVEN_UP_S), away=outage)
     with pytest.raises(Fenced, match=f"for {999 + GIVEN_UP_S:.0f} s"):
         outside.step(999 + GIVEN_UP_S, away=False)
+
+
+def test_a_client_that_finds_no_broker_is_not_waited_for(outside: Outside, left: Left) -> None:
+    left.is_lost = True
+    seconds(outside, 0, int(LOST_S))
+    with pytest.raises(Fenced, match="for 30 s: its client finds no broker"):
+        outside.step(LOST_S, away=False)
+
+
+def test_while_all_are_away_there_is_none_to_find(outside: Outside, left: Left) -> None:
+    left.is_lost = True
+    seconds(outside, 0, 500, away=range(500))

@@ -14,7 +14,14 @@ from confluent_kafka import KafkaError, KafkaException
 import app.starvation
 from app.errors import Fenced
 from app.idleness import Idleness
-from app.starvation import ASK_EVERY_S, GIVEN_UP_AFTER, PROMPT_S, SOUGHT_AFTER, Starvation
+from app.starvation import (
+    ASK_EVERY_S,
+    GIVEN_UP_AFTER,
+    LOST_AFTER,
+    PROMPT_S,
+    SOUGHT_AFTER,
+    Starvation,
+)
 from rebalance.lanes import Lane
 from rebalance.phases import Signal
 from schemas.records import Side
@@ -38,6 +45,10 @@ class Inputs:
     emptied: tuple[int, int] = (0, 0)
     flows: list[tuple[Side, int, int]] = field(default_factory=list)
     error: KafkaError | None = None
+    lost_sides: set[Side] = field(default_factory=set)
+
+    def lost(self, side: Side) -> bool:
+        return side in self.lost_sides
 
     def flow(self, side: Side, lane: int, position: int) -> None:
         self.flows.append((side, lane, position))
@@ -63,6 +74,8 @@ class Job:
         self.inputs = Inputs()
         self.threads = self
         self.authority = SimpleNamespace(ends=self.ends, stable=self.stable_end)
+        self.reader_is_lost = False
+        self.reader = SimpleNamespace(lost=lambda: self.reader_is_lost)
         self.metrics = SimpleNamespace(starved=self._count)
         self.running = {0: running()}
         self.lanes: dict[int, Lane] = {}
@@ -153,6 +166,21 @@ def test_a_side_that_stays_unfed_ends_the_process(job: Job) -> None:
         job.answers(1)
 
 
+@pytest.mark.parametrize("side", Side)
+def test_a_client_that_finds_no_broker_is_not_waited_for(job: Job, side: Side) -> None:
+    job.starves(side, 4)
+    job.inputs.lost_sides = {side}
+    job.answers(LOST_AFTER - 1)
+    with pytest.raises(Fenced, match="any more, at 4 of 10"):
+        job.answers(1)
+
+
+def test_another_sides_client_may_find_none(job: Job) -> None:
+    job.starves(Side.LEFT, 4)
+    job.inputs.lost_sides = {Side.RIGHT}
+    job.answers(GIVEN_UP_AFTER - 1)
+
+
 def test_a_client_that_cannot_seek_is_given_time(job: Job) -> None:
     job.inputs.error = KafkaError(KafkaError._STATE)
     job.starves(Side.LEFT, 4)
@@ -241,6 +269,14 @@ def test_a_changelog_that_stays_unfed_ends_the_process(
     with pytest.raises(Fenced, match=r"changelog of lane 1 .* at 7 of 10"):
         job.answers(1)
     assert job.inputs.flows == []
+
+
+def test_a_reader_of_the_changelog_that_finds_no_broker_is_not_waited_for(job: Job) -> None:
+    job.restores(*ON_THE_WAY[0])
+    job.reader_is_lost = True
+    job.answers(LOST_AFTER - 1)
+    with pytest.raises(Fenced, match="changelog of lane 1"):
+        job.answers(1)
 
 
 def test_a_changelog_is_missed_while_the_lane_goes_back_and_forth(job: Job) -> None:
