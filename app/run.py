@@ -271,6 +271,7 @@ def _connect(
 ) -> Connected | None:
     """First contact, on a helper thread so that SIGTERM is heard; None when told to stop."""
     process.waiting_for = f"waiting for the broker at {config.bootstrap_servers}"
+    _log.info("connecting", brokers=config.bootstrap_servers)
 
     def contact() -> Connected:
         lanes = prepare_topics(config)
