@@ -227,4 +227,19 @@ def explain(  # noqa: PLR0913, PLR0917 (two rows, and where to look)
     return EXIT_DONE
 
 
-COMMANDS: Final[tuple[Callable[..., int], ...]] = (rejects, doctor, replay, check, explain)
+def watermark(
+    config: ConfigOption,
+    at: Annotated[str, typer.Argument(help="A time, as a row for load has it.", metavar="TIME")],
+    side: Annotated[SideName, typer.Option(help="Of which side.")],
+) -> int:
+    """Say that a side has come that far: a WATERMARK event into each of its partitions."""
+    from app.watermark import send_watermark
+
+    job = checked_config(config)
+    typer.echo(send_watermark(job, Side[side.name], at))
+    return EXIT_DONE
+
+
+COMMANDS: Final[tuple[Callable[..., int], ...]] = (
+    rejects, doctor, replay, check, explain, watermark,
+)  # fmt: skip

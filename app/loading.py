@@ -18,7 +18,7 @@ from app.errors import UsageError
 from app.formats import make_codec
 from app.json_rows import JsonRows
 from app.kafka.cluster import Cluster
-from app.kafka.load import Loader, RecordTooLarge
+from app.kafka.load import BYTES_MAX, Loader, RecordTooLarge
 from app.progress import progress
 from app.readable import Readable, check_schema
 from app.rights import may_write
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
     from app.config import Config
     from app.datafiles import Row
+    from app.kafka.cluster import Topic
     from app.progress import Advance
     from schemas.codec import Codec
     from schemas.records import Side
 
 _PROGRESS_EVERY = 1_000
-_BYTES_MAX = "max.message.bytes"
 
 
 def load_file(config: Config, side: Side, path: Path, key: str, form: str | None) -> str:
@@ -51,15 +51,8 @@ def load_file(config: Config, side: Side, path: Path, key: str, form: str | None
     topic = config.side(side).topic
     started = time.monotonic()
     with open_data(path, form) as data:
-        cluster = Cluster(config)
-        found = cluster.topics([topic]).get(topic)
-        if found is None:
-            raise UsageError(missing_input(config, side))
-        if not may_write(found):
-            raise UsageError(
-                f'{side.name.lower()} topic "{topic}" may not be written to: grant Write'
-            )
-        loader = Loader(config, topic, int(found.settings[_BYTES_MAX]))
+        found = opened_input(config, side)
+        loader = Loader(config, topic, int(found.settings[BYTES_MAX]))
         with progress(f"loading {topic}", data.total, counted=False) as advance:
             _load(
                 data,
@@ -72,6 +65,17 @@ def load_file(config: Config, side: Side, path: Path, key: str, form: str | None
         f'{loader.sent} records loaded from {path} into {side.name.lower()} topic "{topic}" '
         f"({found.partitions} partitions) in {seconds:.1f} s"
     )
+
+
+def opened_input(config: Config, side: Side) -> Topic:
+    """An input that may be written to. Raises UsageError, Unreachable or Crash."""
+    topic = config.side(side).topic
+    found = Cluster(config).topics([topic]).get(topic)
+    if found is None:
+        raise UsageError(missing_input(config, side))
+    if not may_write(found):
+        raise UsageError(f'{side.name.lower()} topic "{topic}" may not be written to: grant Write')
+    return found
 
 
 class Conversion(Protocol):

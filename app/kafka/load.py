@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from app.config import Config
 
+BYTES_MAX: Final = "max.message.bytes"
+ANY_PARTITION: Final = -1
+"""Where the key belongs."""
 _POLL_EVERY: Final = 1_000
 _FIXED: Final[Mapping[str, str | int | bool]] = {
     "enable.idempotence": True,
@@ -60,14 +63,16 @@ class Loader:
         """Records acknowledged so far."""
         return self._produced - self._failed - len(self._producer)
 
-    def put(self, key: bytes | None, value: bytes) -> None:
+    def put(self, key: bytes | None, value: bytes, partition: int = ANY_PARTITION) -> None:
         """Send one record, waiting while too many are on their way.
 
         Raises RecordTooLarge, Unreachable when nothing moves any more, Crash when refused.
         """
         while True:
             try:
-                self._producer.produce(self._topic, value, key, on_delivery=self._refused)
+                self._producer.produce(
+                    self._topic, value, key, partition, on_delivery=self._refused
+                )
             except BufferError:
                 self._wait()
                 continue

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
@@ -14,6 +15,7 @@ import pytest
 
 from tests.kafka.avro import Event, encode, murmur2
 from tests.kafka.commands import done, inputs, refused
+from tests.kafka.workers import lanes_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,3 +142,18 @@ def test_load_never_creates_an_input(kafka: Harness, config: str) -> None:
     said = refused("load", "-c", config, "--side", "left", str(data))
     assert f'left topic "{kafka.job.left}" does not exist: create it' in said
     assert not kafka.cluster.partitions(kafka.job.left)
+
+
+def test_a_watermark_by_hand_moves_every_lane(kafka: Harness, config: str) -> None:
+    inputs(kafka, PARTITIONS)
+    worker = kafka.start(Path(config))
+    for side, at in (("left", 100), ("right", 200)):
+        said = done("watermark", "-c", config, "--side", side, str(at))
+        assert said.startswith(f"watermark {at} sent to the {PARTITIONS} partitions of ")
+
+    def moved() -> bool:
+        found = [(lane["watermark"], lane["left"]["watermark"], lane["right"]["watermark"])
+                 for lane in lanes_of(worker.port)]  # fmt: skip
+        return found == [(100, 100, 200)] * PARTITIONS
+
+    kafka.await_(moved, 60, worker.tail)
