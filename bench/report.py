@@ -114,11 +114,16 @@ def write(text: str, part: str = "make bench") -> None:
 
 
 def _commit() -> str:
-    asked = subprocess.run(
-        ["git", "describe", "--always", "--dirty"],
-        cwd=RESULTS.parent,
-        capture_output=True,
-        text=True,
-        check=False,
+    """The commit, and whether anything else was changed since than what the bench writes."""
+    commit = _git("describe", "--always")
+    changed = _git(
+        "status", "--porcelain", "--untracked-files=no", "--", ":/", ":!/bench/RESULTS.md"
     )
-    return asked.stdout.strip() or "unknown"
+    return f"{commit or 'unknown'}{'-dirty' if changed else ''}"
+
+
+def _git(*arguments: str) -> str:
+    asked = subprocess.run(
+        ["git", *arguments], cwd=RESULTS.parent, capture_output=True, text=True, check=False
+    )
+    return asked.stdout.strip()
