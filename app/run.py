@@ -24,6 +24,7 @@ import structlog
 
 from app import health, stops
 from app.access import access
+from app.allocator import map_large_blocks
 from app.endings import ENDINGS, ending
 from app.errors import (
     EXIT_CRASH,
@@ -156,6 +157,7 @@ def run_worker(config: Config, *, accept_bounds: bool = False, reached: Reached 
     Raises UsageError, Crash or Fenced, each with the exit code it stands for.
     """
     process = Process(accept_bounds, reached)
+    map_large_blocks()
     try:
         lock = lock_state_dir(config.state.dir)
     except StateDirTaken as taken:
