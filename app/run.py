@@ -18,6 +18,7 @@ import uuid
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import structlog
@@ -67,6 +68,8 @@ STUCK_AFTER_S: Final = 45.0
 """A round of the loop that takes longer is taken for a hang in the client."""
 SLOW_AFTER_S: Final = 15.0
 """One that takes longer waits for a broker: a call of a transaction may take 8 s."""
+TELL_AFTER_S: Final = 1.0
+"""So long a start may take before people are told what it waits for."""
 STOP_WITHIN_S: Final = 8.0
 CLOSE_WITHIN_S: Final = 3.0
 HELPER_THREADS: Final = 8
@@ -273,7 +276,6 @@ def _connect(
 ) -> Connected | None:
     """First contact, on a helper thread so that SIGTERM is heard; None when told to stop."""
     process.waiting_for = f"waiting for the broker at {config.bootstrap_servers}"
-    _log.info("connecting", brokers=config.bootstrap_servers)
 
     def contact() -> Connected:
         lanes = prepare_topics(config)
@@ -282,8 +284,12 @@ def _connect(
         return Connected(lanes, authority.limits(), authority.layout(span))
 
     contacting: Future[Connected] = threads.submit(contact)
+    tell_at = time.monotonic() + TELL_AFTER_S
     while not process.stopping.wait(0.02):
         process.beat = time.monotonic()
+        if process.beat > tell_at:
+            tell_at = inf
+            _log.info("connecting", brokers=config.bootstrap_servers)
         if contacting.done():
             try:
                 return contacting.result()

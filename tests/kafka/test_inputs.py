@@ -44,6 +44,8 @@ FETCH_WAITS_S: Final = 0.5
 LANES: Final = 12
 STARTS: Final = 3
 ATTEMPTS: Final = 5
+RACES_MAX: Final = 20
+"""Of a race that is won most times, if nothing else is on at the machine."""
 REBALANCED_WITHIN_S: Final = 2.0
 LANES_WITHIN_S: Final = 0.4
 OLD_RECORDS: Final = 8
@@ -339,7 +341,7 @@ def test_a_client_that_goes_back_to_the_beginning_is_sent_to_its_position(kafka:
     kafka.flush()
     config = load_config(kafka.write_config(), {})
     # Whether the answer comes too late, and after what was fetched, is a race.
-    assert any(goes_back_and_returns(config, known, count) for _ in range(ATTEMPTS))
+    assert any(goes_back_and_returns(config, known, count) for _ in range(RACES_MAX))
 
 
 def goes_back_and_returns(config: Config, known: int, count: int) -> bool:

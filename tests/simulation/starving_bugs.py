@@ -22,12 +22,18 @@ DEAF: Final[Mapping[str, Any]] = {
 STARVING_BUGS: Final = (
     Mutation(
         "a side that is not fed is not noticed",
-        (Edit(Starvation._judge, "count >= GIVEN_UP_AFTER", "False"),),
+        (
+            Edit(
+                Starvation._judge,
+                "_is_over(count, partial(self.worker.inputs.lost, side))",
+                "False",
+            ),
+        ),
         options=DEAF,
     ),
     Mutation(
         "a changelog that is not fed is not noticed",
-        (Edit(Starvation._judge_replays, "count >= GIVEN_UP_AFTER", "False"),),
+        (Edit(Starvation._judge_replays, "_is_over(count, self.worker.reader.lost)", "False"),),
         options=DEAF,
     ),
     Mutation(
