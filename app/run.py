@@ -27,6 +27,7 @@ from app import health, stops
 from app.access import access
 from app.allocator import map_large_blocks
 from app.endings import ENDINGS, ending
+from app.ends import Ends
 from app.errors import (
     EXIT_CRASH,
     EXIT_DONE,
@@ -261,8 +262,10 @@ def make_worker(
         limits=connected.limits,
         resources=Resources(config.state.block_cache_bytes, WRITE_BUFFER_BYTES),
         threads=threads,
-        ending=ThreadPoolExecutor(
-            1, "ending", partial(structlog.contextvars.bind_contextvars, worker=identity.worker)
+        ends=Ends(
+            lambda: ThreadPoolExecutor(
+                1, "ending", partial(structlog.contextvars.bind_contextvars, worker=identity.worker)
+            )
         ),
         questions=process.questions,
         metrics=process.metrics or Metrics(),

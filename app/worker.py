@@ -8,10 +8,10 @@ store.
 from __future__ import annotations
 
 import time
-from concurrent.futures import Executor, wait
+from concurrent.futures import wait
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -42,8 +42,10 @@ from state.disk import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Executor
 
     from app.config import Config
+    from app.ends import Ends
     from app.kafka.authority import Authority
     from app.kafka.limits import Limits
     from app.lookups import Schemas
@@ -54,10 +56,7 @@ if TYPE_CHECKING:
     from state.resources import Resources
 
 CLOSE_TIMEOUT_S: Final = 3.0
-ENDED_WITHIN_S: Final = 60.0
-"""More than the watchdog leaves a turn."""
 
-T = TypeVar("T")
 _log: Final = structlog.get_logger()
 
 
@@ -74,8 +73,7 @@ class Worker:
     limits: Limits
     resources: Resources
     threads: Executor
-    ending: Executor
-    """One thread, for the ends of transactions alone: they must not queue up behind anything."""
+    ends: Ends
     questions: Questions
     metrics: Metrics
     schemas: Schemas | None = None
@@ -204,7 +202,7 @@ class Worker:
         the lane over as it was before its newest turn.
         """
         self.running.clear()
-        self.ending.shutdown(wait=False)
+        self.ends.close()
         self.inputs.close()
         self.reader.close()
         wait(self.copies.busy, CLOSE_TIMEOUT_S)
@@ -294,7 +292,7 @@ class Worker:
         if not self.inputs.member():
             raise NotAnswered("this worker is between two memberships of its group")
         writes = [LaneWrite(n, self.running[n].positions) for n in lanes]
-        self.transactions.write("proof", writes, self.inputs.metadata)
+        self._write("proof", writes)
 
     def _claiming(self, lane: Lane) -> Checkpoint:
         assert lane.bound is not None, f"lane {lane.number} is claimed without a bound"
@@ -316,18 +314,19 @@ class Worker:
         now_ms = int(time.time() * 1000)
         kind = plans[0].kind
         writes = [lane_write(plan, self.config, self.limits, now_ms) for plan in plans]
-        begun = self.transactions.begin(kind, writes)
-        if meanwhile is None:
-            written = self.transactions.end(begun, self.inputs.metadata)
-        else:
-            ending = partial(self.transactions.end, begun, self.inputs.metadata)
-            written = _beside(self.ending, ending, meanwhile)
+        written = self._write(kind, writes, meanwhile)
         for plan in plans:
             # If this fails the process ends: the changelog has the turn.
             store = self.lanes[plan.lane].opened
             store.apply(plan.rows, plan.buckets, plan.checkpoint, written[plan.lane].position)
         self.reached(f"{kind}.stored")
         return written
+
+    def _write(
+        self, kind: str, writes: list[LaneWrite], meanwhile: Callable[[], None] | None = None
+    ) -> dict[int, Written]:
+        begun = self.transactions.begin(kind, writes)
+        return self.ends.run(partial(self.transactions.end, begun, self.inputs.metadata), meanwhile)
 
     def _start_over(self, why: str) -> None:
         """The last transaction failed: only the changelog knows whether it counts.
@@ -369,18 +368,3 @@ class Worker:
         self.copies.leave(number, lane.closer(), time.monotonic())
         self.observe.left(lane, signal)
         lane.store = None
-
-
-def _beside(thread: Executor, ending: Callable[[], T], meanwhile: Callable[[], None]) -> T:
-    """What `ending` returns or raises, on another thread; `meanwhile` is called on this one."""
-    ended = thread.submit(ending)
-    try:
-        try:
-            meanwhile()
-        finally:
-            wait((ended,), ENDED_WITHIN_S)
-        return ended.result()
-    finally:
-        # What it raises would hold itself by this name, and with it the failed producer: until
-        # some collection of garbage, which would then end the client on the loop's thread.
-        del ended

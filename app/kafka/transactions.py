@@ -17,6 +17,17 @@ whoever runs the turn again may find other records waiting, and take some of the
 So a producer whose connection broke is not used again, acknowledged as the commit may be (`doubt`).
 Transactional ids are new for every producer object: a name that is used twice lets two workers
 fence each other for ever.
+
+Why the end of a transaction may be left behind: the client's `send_offsets_to_transaction` outlives
+the time it is given. A request to the group's coordinator that loses its connection is put back
+until a broker can be reached, and nothing looks at its time-out (`rd_kafka_coord_req_fsm`). So:
+
+1. The broker dies while the offsets are on their way: the call does not return.
+2. Its worker gives it up (`app.ends`), retires the producer, and takes its lanes over anew.
+3. The broker is back, and answers. The call returns, on a thread nobody waits for any more: that
+   must not commit. It finds that its producer is not the live one, and says Renew to nobody.
+4. Should it have looked just before it was given up: the commit is one that nobody acknowledged.
+   The takeover fences it, and finds in the changelog whether it came first.
 """
 
 from __future__ import annotations
@@ -47,7 +58,9 @@ if TYPE_CHECKING:
 _BY_KEY: Final = -1
 """In place of a partition: the partitioner chooses one."""
 CALL_TIMEOUT_S: Final = 8.0
-"""Budget of one flush, send_offsets, commit or abort; below the transaction timeout."""
+"""Budget of one flush, send_offsets or commit; below the transaction timeout."""
+ABORT_WITHIN_S: Final = 2.0
+"""Budget of an abort, which only spares the next fence half a second."""
 ENDS_WITHIN_S: Final = TRANSACTION_TIMEOUT_MS / 1_000
 """Budget of all calls that end a transaction but the abort: the broker aborts it after so long, and
 one more call would only keep the worker from its polls."""
@@ -93,9 +106,22 @@ class LaneWrite:
     """Where the changelog must end: if somebody has written since, the transaction is aborted."""
 
 
+@dataclass(slots=True)
+class Live:
+    """A producer in use."""
+
+    writer: str
+    """Its transactional id."""
+    producer: Producer
+    listener: Listener
+    ended: bool = True
+    """Whether its last transaction was committed or aborted, and that acknowledged."""
+
+
 class Begun(NamedTuple):
     """A transaction that is open: its outputs are with the client, its end is still to come."""
 
+    live: Live
     kind: str
     writes: Sequence[LaneWrite]
     records: Mapping[int, Sequence[bytes]]
@@ -128,12 +154,7 @@ class Transactions:
         self._properties = properties
         self._topics = topics
         self._limits = limits
-        self._producer: Producer | None = None
-        self._listener = Listener()
-        self._ended = True
-        """Whether the last transaction was committed or aborted, and that acknowledged."""
-        self.writer = ""
-        """Transactional id of the live producer; empty while there is none."""
+        self._live: Live | None = None
         self.entered_s = 0.0
         """How long it took until the broker had the first records of the last transaction."""
 
@@ -158,14 +179,21 @@ class Transactions:
         """Take a prepared producer into use; no commit of it can be on its way."""
         producer.poll(0)
         listener.heard = ""
-        self.writer, self._producer, self._listener = writer, producer, listener
-        self._ended = True
+        self._live = Live(writer, producer, listener)
 
     def retire(self) -> Retired:
         """Stop using the live producer; returns it, for a thread that may wait for its end."""
-        retired = Retired(self.writer, self._producer, self._ended)
-        self.writer, self._producer, self._listener = "", None, Listener()
-        return retired
+        live, self._live = self._live, None
+        return (
+            Retired("", None, ended=True)
+            if live is None
+            else Retired(live.writer, live.producer, live.ended)
+        )
+
+    @property
+    def writer(self) -> str:
+        """Transactional id of the live producer; empty while there is none."""
+        return self._live.writer if self._live is not None else ""
 
     @property
     def doubt(self) -> str | None:
@@ -173,117 +201,115 @@ class Transactions:
 
         A copy of what ended it may still be on its way, and would end the next one half-way.
         """
-        heard = self._listener.heard
+        heard = self._live.listener.heard if self._live is not None else ""
         return f"a second end of the last transaction may come: {heard}" if heard else None
 
     @property
     def ready(self) -> bool:
         """Whether there is a producer to write with."""
-        return self._producer is not None
+        return self._live is not None
 
-    def write(
-        self, kind: str, writes: Sequence[LaneWrite], metadata: Callable[[], bytes]
-    ) -> dict[int, Written]:
-        """One whole transaction; returns where each lane's changelog records are.
+    def begin(self, kind: str, writes: Sequence[LaneWrite]) -> Begun:
+        """The first half of a transaction: what the worker's thread has to do for it.
 
         `kind` is turn, claim or release, readable in a record's headers without decoding it; or
         proof, which writes no record: its offsets alone show whether the group still counts us in.
 
         Raises Renew where it failed, whatever became of it, Crash where Kafka refuses for good.
         """
-        return self.end(self.begin(kind, writes), metadata)
-
-    def begin(self, kind: str, writes: Sequence[LaneWrite]) -> Begun:
-        """The first half of a transaction: what the worker's thread has to do for it.
-
-        Raises as `write` does.
-        """
-        producer = self._producer
-        assert producer is not None, "no live producer"
+        live = self._live
+        assert live is not None, "no live producer"
         if self.doubt is not None:
             raise Renew(self.doubt)
-        self._ended = False
+        live.ended = False
         try:
-            producer.begin_transaction()
+            live.producer.begin_transaction()
         except KafkaException as error:
             raise Renew(str(error)) from error
         self._reached(f"{kind}.begun")
         try:
             for write in writes:
-                self._outputs(producer, write)
+                self._outputs(live.producer, write)
         except TROUBLES as error:
-            raise self._failure(producer, error) from None
+            raise self._failure(live, error) from None
         self._reached(f"{kind}.produced")
         records = {write.lane: write.changelog() for write in writes}
-        return Begun(kind, writes, records)
+        return Begun(live, kind, writes, records)
 
     def end(self, begun: Begun, metadata: Callable[[], bytes]) -> dict[int, Written]:
         """The second half, which mostly waits for the broker; on any thread, while no poll runs.
 
         Rebalance callbacks run in a poll only, so `metadata`, which is read in the midst of it, is
-        still that of the member whose lanes these are. Returns and raises as `write` does.
+        still that of the member whose lanes these are. Returns where each lane's changelog records
+        are. Raises as `begin` does, and Renew where its producer was retired meanwhile.
         """
-        kind, writes, records = begun
+        live, kind, writes, records = begun
+        producer = live.producer
         outputs = any(write.matches or write.rejects for write in writes)
-        producer = self._producer
-        assert producer is not None, "no live producer"
         began = time.monotonic()
         until = began + ENDS_WITHIN_S
         try:
             if outputs:
                 _flush(producer, until)
                 self.entered_s = time.monotonic() - began
-            self._reached(f"{kind}.flushed")
-            written = self._changelog(producer, kind, records, until)
+            self._passed(live, f"{kind}.flushed")
+            written = self._changelog(live, kind, records, until)
             if not outputs:
                 self.entered_s = time.monotonic() - began
-            self._reached(f"{kind}.logged")
-            self._expect_end(producer, writes, written)
+            self._passed(live, f"{kind}.logged")
+            self._expect_end(live, writes, written)
             offsets = [offset for write in writes for offset in self._offsets(write)]
-            member = self._membership(producer, metadata)
+            member = self._membership(live, metadata)
             producer.send_offsets_to_transaction(offsets, member, _left(until))
-            self._reached(f"{kind}.offsets")
+            self._passed(live, f"{kind}.offsets")
             producer.commit_transaction(_left(until))
-            self._ended = True
-            self._reached(f"{kind}.committed")
+            live.ended = True
+            self._passed(live, f"{kind}.committed")
             # What the client had to say meanwhile is heard now.
             producer.poll(0)
         except TROUBLES as error:
-            raise self._failure(producer, error) from None
+            raise self._failure(live, error) from None
         return written
 
+    def _passed(self, live: Live, step: str) -> None:
+        """Raises Renew where this transaction was given up while a call of it hung."""
+        if live is not self._live:
+            raise Renew("the transaction was given up")
+        self._reached(step)
+
     def _expect_end(
-        self, producer: Producer, writes: Sequence[LaneWrite], written: Mapping[int, Written]
+        self, live: Live, writes: Sequence[LaneWrite], written: Mapping[int, Written]
     ) -> None:
         """Raises Renew where a changelog went on: its leader alone has taken the record."""
         for write in writes:
             if write.after is not None and written[write.lane].first != write.after:
-                self._abort(producer)
+                self._abort(live)
                 raise Renew(f"the changelog of lane {write.lane} went on from {write.after}")
 
-    def _failure(self, producer: Producer, trouble: object) -> Exception:
+    def _failure(self, live: Live, trouble: object) -> Exception:
         """What a call in a transaction has met, as what is to be done about it."""
         if isinstance(trouble, KafkaException) and error_of(trouble).txn_requires_abort():
-            self._abort(producer)
+            self._abort(live)
         return in_transaction(trouble)
 
-    def _membership(self, producer: Producer, metadata: Callable[[], bytes]) -> bytes:
+    def _membership(self, live: Live, metadata: Callable[[], bytes]) -> bytes:
         """The group metadata of this moment; raises Renew when we are no member."""
         try:
             return metadata()
         except Renew:
-            self._abort(producer)
+            self._abort(live)
             raise
 
-    def _abort(self, producer: Producer) -> None:
+    @staticmethod
+    def _abort(live: Live) -> None:
         """Spare the fence an open transaction: ending one takes it half a second.
 
         Only where the broker has just answered. Whatever comes of it, the producer is not used
         again; if it is acknowledged, its name need not be fenced.
         """
         with contextlib.suppress(*TROUBLES):
-            producer.abort_transaction(CALL_TIMEOUT_S)
-            self._ended = True
+            live.producer.abort_transaction(ABORT_WITHIN_S)
+            live.ended = True
 
     def _outputs(self, producer: Producer, write: LaneWrite) -> None:
         """Hand a lane's matches and rejects to the client."""
@@ -292,21 +318,21 @@ class Transactions:
             self._reject(producer, write.lane, reject)
 
     def _changelog(
-        self, producer: Producer, kind: str, records: Mapping[int, Sequence[bytes]], until: float
+        self, live: Live, kind: str, records: Mapping[int, Sequence[bytes]], until: float
     ) -> dict[int, Written]:
         """The changelog records of every lane; when it returns the broker has them."""
-        headers: Headers = [(HEADER_WRITER, self.writer.encode()), (HEADER_KIND, kind.encode())]
+        headers: Headers = [(HEADER_WRITER, live.writer.encode()), (HEADER_KIND, kind.encode())]
         delivered: dict[int, list[int]] = {lane: [] for lane in records}
         for lane, values in records.items():
             for value in values:
-                producer.produce(
+                live.producer.produce(
                     self._topics.changelog,
                     value,
                     partition=lane,
                     headers=headers,
                     on_delivery=noting(delivered[lane]),
                 )
-        _flush(producer, until)
+        _flush(live.producer, until)
         for lane, values in records.items():
             if len(delivered[lane]) != len(values):
                 raise Renew(f"changelog records of lane {lane} were not delivered")

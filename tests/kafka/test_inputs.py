@@ -318,7 +318,7 @@ def test_who_is_no_member_commits_nothing(kafka: Harness) -> None:
         def write(value: bytes) -> None:
             transactions.install(*transactions.prepare())
             writes = [LaneWrite(0, (7, 8), lambda: [value])]
-            transactions.write("claim", writes, inputs.metadata)
+            transactions.end(transactions.begin("claim", writes), inputs.metadata)
 
         assert not inputs.member()
         with pytest.raises(Renew, match="not a member"):

@@ -91,7 +91,7 @@ def test_a_producer_that_was_told_of_no_brokers_is_replaced(
             eventually(of_none, 60, lambda: "always told of a broker")
             began = time.monotonic()
             with pytest.raises(Renew, match="did not take all records in time"):
-                made.write("turn", [LaneWrite(0, (1, 1), matches=OUTPUT)], unasked)
+                made.end(made.begin("turn", [LaneWrite(0, (1, 1), matches=OUTPUT)]), unasked)
             assert time.monotonic() - began < 2 * CALL_TIMEOUT_S
             made.retire()
             _, producer, _ = prepared(made)
@@ -131,9 +131,9 @@ def test_a_fenced_producer_is_replaced_whatever_its_call_raises(
     raised: list[type] = []
     failure = Transactions._failure
 
-    def noted(self: Transactions, producer: object, trouble: object) -> Exception:
+    def noted(self: Transactions, live: object, trouble: object) -> Exception:
         raised.append(type(trouble))
-        return failure(self, producer, trouble)  # type: ignore[arg-type] # as it came
+        return failure(self, live, trouble)  # type: ignore[arg-type] # as it came
 
     monkeypatch.setattr(Transactions, "_failure", noted)
     monkeypatch.setattr(transactions, "noting", _catching)
@@ -148,7 +148,7 @@ def test_a_fenced_producer_is_replaced_whatever_its_call_raises(
     while len(raised) < ATTEMPTS_MAX and raised[-1:] in ([], [KafkaException]):
         prepared(made)
         with pytest.raises(Renew):
-            made.write("turn", [write], unasked)
+            made.end(made.begin("turn", [write]), unasked)
         made.retire()
     assert raised[-1] in {SystemError, KafkaError}, raised
     assert kafka.read(job.output) == kafka.read(job.changelog) == []

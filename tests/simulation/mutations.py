@@ -140,11 +140,11 @@ BOUND: Final = "    changelog = authority.changelog(survey.lane)\n"
 OUTPUTS: Final = "        for write in writes:\n"
 EARLY: Final = """\
         records = {write.lane: write.changelog() for write in writes}
-        self.early = self._changelog(producer, kind, records, time.monotonic() + ENDS_WITHIN_S)
+        self.early = self._changelog(live, kind, records, time.monotonic() + ENDS_WITHIN_S)
 """
 FLUSH: Final = "            _flush(producer, until)\n"
-CHANGELOG: Final = "        written = self._changelog(producer, kind, records, until)\n"
-OFFSETS: Final = '        self._reached(f"{kind}.offsets")\n'
+CHANGELOG: Final = "        written = self._changelog(live, kind, records, until)\n"
+OFFSETS: Final = '        self._passed(live, f"{kind}.offsets")\n'
 
 READ_AGAIN: Final = """\
 from app.process import resumed
@@ -159,7 +159,7 @@ for side in Side:
 
 OUTER_AS_INNER: Final = "reached(lone.decided, horizon), 1"
 
-EXPECTED: Final = "        self._expect_end(producer, writes, written)\n"
+EXPECTED: Final = "        self._expect_end(live, writes, written)\n"
 ANYWHERE: Final = Edit(Transactions._expect_end, "if write.after is not None and", "if False and")
 
 UNDOUBTING: Final = (

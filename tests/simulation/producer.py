@@ -162,6 +162,10 @@ class Producer(Client):
         group = self.broker.group(group_metadata[11:].split(b"\0")[0].decode())
         offsets = {(one.topic, one.partition): one.offset for one in positions}
         self._add([(OFFSETS + group.name, 0)], deadline)
+        weather = self.network.weather
+        while weather.away_until > self.world.now:
+            # Whatever time it was given: see `app.kafka.transactions`.
+            self.world.sleep(weather.away_until - self.world.now + 0.001)
         self._call(
             "send_offsets",
             lambda: self.broker.commit_offsets(self._sender, group, (member, generation), offsets),

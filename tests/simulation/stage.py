@@ -22,6 +22,7 @@ import pytest
 from greenlet import getcurrent
 
 import app.beyond
+import app.ends
 import app.housekeeping
 import app.intake
 import app.kafka.authority
@@ -71,6 +72,8 @@ if TYPE_CHECKING:
 TIMES: Final[tuple[tuple[Any, str, float], ...]] = (
     (app.kafka.transactions, "CALL_TIMEOUT_S", 1.5),
     (app.kafka.transactions, "ENDS_WITHIN_S", 2.5),
+    (app.kafka.transactions, "ABORT_WITHIN_S", 0.5),
+    (app.ends, "LEFT_AFTER_S", 3.5),
     (app.kafka.transactions, "CALL_TIMEOUT_MIN_S", 0.1),
     (app.kafka.authority, "REQUEST_TIMEOUT_S", 1.0),
     (app.kafka.authority, "FENCE_TIMEOUT_S", 2.0),

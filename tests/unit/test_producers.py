@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from app.ends import Ends
 from app.errors import Renew
 from app.kafka.producers import Producers
 from app.kafka.transactions import Retired
-from app.worker import _beside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,7 +82,7 @@ def test_a_failed_end_beside_the_join_holds_on_to_nothing() -> None:
 
     with ThreadPoolExecutor(1) as thread:
         try:
-            _beside(thread, end, lambda: None)
+            Ends(lambda: thread).run(end)
         except Renew:
             assert known[0]() is not None
         thread.submit(lambda: None).result(10)  # The thread has forgotten it, too.
@@ -101,5 +101,5 @@ def test_an_end_is_waited_for_whatever_the_join_meets() -> None:
 
     with ThreadPoolExecutor(1) as thread:
         with pytest.raises(ValueError, match="a row"):
-            _beside(thread, end, join)
+            Ends(lambda: thread).run(end, join)
         assert done.is_set()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message
 
+import app.ends
+from app.ends import Ends
 from app.errors import Renew, Retry
 from app.kafka import transactions
 from app.kafka.clients import Listener
@@ -36,6 +41,11 @@ def test_a_producer_that_could_not_be_prepared_is_gone(monkeypatch: pytest.Monke
         Transactions("job", {}, topics, limits).prepare()
     assert kept.value.__traceback__ is not None
     assert [producer() for producer in made] == [None]
+
+
+def write(one: Transactions, kind: str, writes: list[LaneWrite]) -> dict[int, Written]:
+    """A whole transaction of a member."""
+    return one.end(one.begin(kind, writes), lambda: b"")
 
 
 class Failing(Producer):
@@ -74,7 +84,7 @@ def test_whatever_a_flush_raises_renews(raised: object) -> None:
     transactions = Transactions("job", {}, Topics("l", "r", "o", "c", "x"), Limits(1, 1, 1))
     transactions.install("job-1", producer, Listener())
     with pytest.raises(Renew) as renew:
-        transactions.write("turn", [LaneWrite(0, (1, 1), matches=[(b"k", b"v", 1)])], lambda: b"")
+        write(transactions, "turn", [LaneWrite(0, (1, 1), matches=[(b"k", b"v", 1)])])
     assert str(renew.value)
     # People may be shown it: an error that is no exception cannot be part of a traceback.
     assert renew.value.__cause__ is None
@@ -129,7 +139,7 @@ def claiming(next_offset: int) -> tuple[Noting, Transactions, list[LaneWrite]]:
 
 def test_a_claim_right_behind_what_was_replayed_counts() -> None:
     producer, transactions, writes = claiming(next_offset=7)
-    assert transactions.write("claim", writes, lambda: b"") == {0: Written(7, 9)}
+    assert write(transactions, "claim", writes) == {0: Written(7, 9)}
     assert producer.calls == ["commit"]
 
 
@@ -137,7 +147,7 @@ def test_a_claim_right_behind_what_was_replayed_counts() -> None:
 def test_a_claim_behind_somebody_elses_record_is_aborted(next_offset: int) -> None:
     producer, transactions, writes = claiming(next_offset)
     with pytest.raises(Renew, match="the changelog of lane 0 went on from 7"):
-        transactions.write("claim", writes, lambda: b"")
+        write(transactions, "claim", writes)
     assert producer.calls == ["abort"]
 
 
@@ -175,7 +185,56 @@ def test_a_transaction_has_one_budget_for_all_its_calls(monkeypatch: pytest.Monk
     producer: Any = Slow(clock)
     one = Transactions("job", {}, Topics("l", "r", "o", "c", "x"), Limits(1, 1, 1))
     one.install("job-1", producer, Listener())
-    one.write("turn", [LaneWrite(0, (1, 1), lambda: [b"one"])], lambda: b"")
+    write(one, "turn", [LaneWrite(0, (1, 1), lambda: [b"one"])])
     assert producer.calls == ["commit"]
     # The broker aborts it after ten seconds, whatever the client still waits for.
     assert 9 < clock[0] - 100 < 12
+
+
+class Hanging(Noting):
+    """Its offsets come back long after their time."""
+
+    def __init__(self) -> None:
+        super().__init__(7)
+        self.asked, self.back = threading.Event(), threading.Event()
+
+    def send_offsets_to_transaction(self, *_arguments: object) -> None:
+        """As the vendor's, where the group's coordinator is away."""
+        self.asked.set()
+        assert self.back.wait(10)
+
+
+def test_a_transaction_that_was_given_up_is_not_committed_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(app.ends, "LEFT_AFTER_S", 0.1)
+    threads: list[ThreadPoolExecutor] = []
+
+    def thread() -> ThreadPoolExecutor:
+        threads.append(ThreadPoolExecutor(1))
+        return threads[-1]
+
+    hanging = Hanging()
+    client: Any = hanging
+    one = Transactions("job", {}, Topics("l", "r", "o", "c", "x"), Limits(1, 1, 1))
+    one.install("job-1", client, Listener())
+    ends = Ends(thread)
+    begun = one.begin("turn", [LaneWrite(0, (1, 1), lambda: [b"one"])])
+    with pytest.raises(Renew, match="does not come back"):
+        ends.run(partial(one.end, begun, lambda: b""))
+    assert hanging.asked.is_set()
+    retired = one.retire()
+    assert not retired.ended, "it has to be fenced"
+    # The next one has a thread, and a producer, of its own; the first one comes back beside it.
+    following: Any = Noting(8)
+    one.install("job-2", following, Listener())
+    begun = one.begin("turn", [LaneWrite(0, (2, 2), lambda: [b"two"])])
+    hanging.back.set()
+    assert ends.run(partial(one.end, begun, lambda: b"")) == {0: Written(8, 9)}
+    ends.close()
+    for each in threads:
+        each.shutdown()
+    assert len(threads) == 2
+    assert hanging.calls == []
+    assert following.calls == ["commit"]
+    assert one.retire().ended
