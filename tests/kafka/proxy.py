@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 JOIN_GROUP: Final = 11
 HEARTBEAT: Final = 12
 END_TXN: Final = 26
+TXN_OFFSET_COMMIT: Final = 28
 _LENGTH: Final = struct.Struct(">i")
 _CLIENT_AT: Final = 12
 _CODE_AT: Final = 12
@@ -34,11 +35,13 @@ class Proxy:
     def __init__(self, port: int, broker: str) -> None:
         host, number = broker.rsplit(":", 1)
         self._broker = (host, int(number))
+        self._port = port
         self._listening = socket.create_server((HOST, port))
         self._sockets: list[socket.socket] = []
         self._holding = threading.Event()
         self._stays: Callable[[int, str], bool] | None = None
         self._going_on = threading.Event()
+        self._cut_at = -1
         self.held: bytes | None = None
         """The end of a transaction whose connection was broken instead of it being passed on."""
 
@@ -51,6 +54,16 @@ class Proxy:
         """What stood still is over: those connections break."""
         self._stays = None
         self._going_on.set()
+
+    def cut_at(self, kind: int) -> None:
+        """Be gone, with every connection, as soon as a request of this kind comes."""
+        self._cut_at = kind
+
+    def come_back(self) -> None:
+        """Take connections again."""
+        assert self._cut_at == -1, "it was not gone"
+        self._listening = socket.create_server((HOST, self._port))
+        threading.Thread(target=self._accept, daemon=True).start()
 
     def hold_next_end(self) -> None:
         """Keep the next EndTxn, and break the connection that it came on."""
@@ -75,6 +88,9 @@ class Proxy:
         trace: TracebackType | None,
     ) -> None:
         self.go_on()
+        self._be_gone()
+
+    def _be_gone(self) -> None:
         for one in (self._listening, *self._sockets):
             _break(one)
 
@@ -96,6 +112,10 @@ class Proxy:
                 if kind == END_TXN and self._holding.is_set():
                     self._holding.clear()
                     self.held = frame
+                    break
+                if kind == self._cut_at:
+                    self._cut_at = -1
+                    self._be_gone()
                     break
                 stays = self._stays
                 if stays is not None and stays(kind, _client(frame)):

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from structlog.testing import capture_logs
 
+from app import ends
 from app.broker import ENVIRONMENT_NAME, start_broker
+from app.ends import Ends
 from app.errors import Renew, Retry
 from app.kafka import transactions
 from app.kafka.limits import Limits
 from app.kafka.transactions import LaneWrite, Topics, Transactions
 from app.steps import nobody
 from tests.kafka.harness import Harness
+from tests.kafka.proxy import TXN_OFFSET_COMMIT, Proxy
 from tests.kafka.victims import fence
-from tests.kafka.workers import eventually
+from tests.kafka.workers import HOST, eventually, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +38,8 @@ OUTPUT: Final = [(b"id", b"match", 1)]
 CALL_TIMEOUT_S: Final = 3.0
 """Shorter than a worker's, as it has to pass."""
 ATTEMPTS_MAX: Final = 5
+LEFT_AFTER_S: Final = 4.0
+"""Above the budgets of a second, and less than the broker leaves a transaction open."""
 CHANGELOG: Final = [b"turn"] * 100
 
 
@@ -102,6 +109,58 @@ def test_a_producer_that_was_told_of_no_brokers_is_replaced(
             eventually(lambda: bool(kafka.matches()), 30, lambda: "nothing is committed")
             assert kafka.matches() == {"id": b"of the next one"}
         finally:
+            kafka.close()
+
+
+@pytest.mark.timeout(180)
+def test_offsets_that_do_not_come_back_are_given_up_and_not_committed_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker is gone while they are on their way: the call waits for it, whatever its time."""
+    monkeypatch.setattr(transactions, "CALL_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(ends, "LEFT_AFTER_S", LEFT_AFTER_S)
+    port = free_port()
+    advertised = {"advertised.listeners": f"PLAINTEXT://{HOST}:{port}"}
+    environ = {name: value for name, value in os.environ.items() if name != ENVIRONMENT_NAME}
+    with (
+        start_broker(advertised, environ=environ) as broker,
+        Proxy(port, broker.bootstrap_servers) as proxy,
+    ):
+        kafka = Harness(f"{HOST}:{port}", tmp_path)
+        consumer = Consumer({"bootstrap.servers": f"{HOST}:{port}", "group.id": kafka.job.name})
+        try:
+            kafka.create_topics(1)
+            kafka.create_topic(kafka.job.changelog, 1)
+            passed: list[str] = []
+            made = producer_of(kafka, passed.append)
+            prepared(made)
+            metadata = consumer.consumer_group_metadata()
+            begun = made.begin("turn", [LaneWrite(0, (1, 1), lambda: CHANGELOG, OUTPUT)])
+            one = Ends(lambda: ThreadPoolExecutor(1))
+            returned = threading.Event()
+
+            def end() -> None:
+                try:
+                    made.end(begun, lambda: metadata)
+                finally:
+                    returned.set()
+
+            proxy.cut_at(TXN_OFFSET_COMMIT)
+            with pytest.raises(Renew, match="does not come back"):
+                one.run(end)
+            assert passed[-1] == "turn.logged"
+            assert not returned.is_set(), "the client's call keeps to its time"
+            retired = made.retire()
+            assert not retired.ended
+            proxy.come_back()
+            # In time: the broker still has the transaction open.
+            assert returned.wait(60)
+            fence(kafka, retired.writer)
+            eventually(lambda: kafka.cluster.decided(kafka.job.output), 60, lambda: "open")
+            assert kafka.matches() == {}
+            assert passed[-1] == "turn.logged"
+        finally:
+            consumer.close()
             kafka.close()
 
 
