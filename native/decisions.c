@@ -11,7 +11,9 @@ typedef struct {
 
 /* A turn's decisions. The objects belong to the caller, but for the names of attributes. */
 typedef struct {
-    PyObject *table, *open, *pairs, *inserted, *used, *last;
+    PyObject *table, *open, *pairs, *inserted;
+    Names names;
+    Met met;
     int64_t bounds[BOUNDS];
     Level lane, tops[2];
     int counts[2]; /* Whether the lane follows this side. */
@@ -51,49 +53,25 @@ static void move(Turn *turn, int side, int64_t ts)
 
 /* ---- A plain INSERT ------------------------------------------------------------------------ */
 
-/* The live rows among few that share a moment with [start, end], latest first: how many, or -1
- * for a doubt. See state/overlap.py. */
-static int overlapping(PyObject *side, int64_t start, int64_t end, PyObject **found)
-{
-    PyObject *rows[FEW];
-    Py_ssize_t position = 0;
-    int64_t row_end, row_start, flags;
-    int count = 0, met = 0;
-    if (PyDict_GET_SIZE(side) > FEW)
-        return -1;
-    while (count < FEW && PyDict_Next(side, &position, NULL, &rows[count]))
-        count++;
-    while (count-- > 0) {
-        PyObject *row = rows[count];
-        if (!is_tuple(row, ROW_SIZE) || !number_of(PyTuple_GET_ITEM(row, END), &row_end))
-            return -1;
-        if (row_end < start)
-            break;
-        if (!number_of(PyTuple_GET_ITEM(row, START), &row_start)
-            || !number_of(PyTuple_GET_ITEM(row, KIND), &flags))
-            return -1;
-        if (row_start <= end && flags == LIVE)
-            found[met++] = row;
-    }
-    return met;
-}
-
 /* Notes the matches of a new row, and puts it into its window: 1; 0 is a doubt, with nothing
  * changed; -1 with an exception. */
 static int enter(Turn *turn, PyObject *window, PyObject *record, int side, const Times *times)
 {
     PyObject *mine = PyTuple_GET_ITEM(window, side), *theirs = PyTuple_GET_ITEM(window, 1 - side);
-    PyObject *row = PyTuple_GET_ITEM(record, ROW), *found[FEW];
-    int count = PyDict_Check(theirs) ? overlapping(theirs, times->start, times->end, found) : -1;
-    int done = count < 0 ? 0 : put_last(mine, row, turn->last);
+    PyObject *row = PyTuple_GET_ITEM(record, ROW);
+    const Names *names = &turn->names;
+    Met *met = &turn->met;
+    if (!overlapping(theirs, times->start, times->end, names, met))
+        return 0;
+    int done = put_row(mine, row, names);
     if (done <= 0)
         return done;
-    for (int at = 0; at < count; at++) {
-        PyObject *left = side ? found[at] : row, *right = side ? row : found[at];
+    for (Py_ssize_t at = 0; at < met->size; at++) {
+        PyObject *left = side ? met->rows[at] : row, *right = side ? row : met->rows[at];
         if (append(turn->pairs, PyTuple_Pack(3, left, right, record)) < 0)
             return -1;
     }
-    if (PyObject_SetAttr(mine, turn->used, Py_True) < 0)
+    if (PyObject_SetAttr(mine, names->used, Py_True) < 0)
         return -1;
     return PyList_Append(turn->inserted, record) < 0 ? -1 : 1;
 }
@@ -194,7 +172,7 @@ static int read_deciding(PyObject *deciding, Turn *turn)
  * app/decide.py. */
 PyObject *decide(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
 {
-    Turn turn = {.used = NULL};
+    Turn turn = {.table = NULL};
     Py_ssize_t taken = 0;
     if (nargs != 5 || !PyList_CheckExact(args[0])) {
         PyErr_SetString(PyExc_TypeError, "decide(records, deciding, watermarks, counting, doubtful)");
@@ -202,9 +180,9 @@ PyObject *decide(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t 
     }
     if (!read_deciding(args[1], &turn) || !read_watermarks(args[2], args[3], &turn))
         return NULL;
-    turn.used = PyUnicode_InternFromString("used");
-    turn.last = PyUnicode_InternFromString("last");
-    int failed = turn.used == NULL || turn.last == NULL;
+    if (take_names(&turn.names) < 0)
+        return NULL;
+    int failed = 0;
     while (!failed && taken < PyList_GET_SIZE(args[0])
            && PyList_GET_SIZE(turn.pairs) <= turn.bounds[PAIRS_MAX]) {
         PyObject *record = Py_NewRef(PyList_GET_ITEM(args[0], taken));
@@ -212,8 +190,8 @@ PyObject *decide(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t 
         Py_DECREF(record);
         taken++;
     }
-    Py_XDECREF(turn.used);
-    Py_XDECREF(turn.last);
+    give_names(&turn.names);
+    PyMem_Free(turn.met.rows);
     if (failed)
         return NULL;
     PyObject *items[] = {PyLong_FromSsize_t(taken), level_object(&turn.lane),

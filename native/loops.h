@@ -34,9 +34,24 @@ PyObject *sweep(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 PyObject *expire(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 PyObject *remove_windows(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 
-/* Puts a row behind the others of a side, whose attribute `last_name` says how far they go: 1; 0 is
- * a doubt, with nothing changed; -1 an exception. */
-int put_last(PyObject *side, PyObject *row, PyObject *last_name);
+/* Names of attributes. Returns 0, or -1 with an exception and nothing to be given back. */
+typedef struct {
+    PyObject *last, *used, *shelves, *bits, *longest, *rows;
+} Names;
+int take_names(Names *names);
+void give_names(Names *names);
+
+/* Rows that overlap: not held, so before any code of Python's runs they must be. */
+typedef struct {
+    PyObject **rows;
+    Py_ssize_t size, room;
+} Met;
+
+/* Puts a row, a tuple of ROW_SIZE, into a side: 1; 0 is a doubt, with nothing changed; -1 an
+ * exception. */
+int put_row(PyObject *side, PyObject *row, const Names *names);
+/* Finds the live rows of a side that share a moment with [start, end]: 1; 0 is a doubt. */
+int overlapping(PyObject *side, int64_t start, int64_t end, const Names *names, Met *met);
 #pragma GCC visibility pop
 
 /* A row, and the parts of a record: (end, start, id, ts, kind or flags, value). */

@@ -64,27 +64,6 @@ PyObject *parse(PyObject *Py_UNUSED(module), PyObject *entries)
 
 /* ---- Rows to windows ----------------------------------------------------------------------- */
 
-int put_last(PyObject *side, PyObject *row, PyObject *last_name)
-{
-    int64_t end, last;
-    PyObject *id = PyTuple_GET_ITEM(row, ID);
-    if (!PyDict_Check(side) || PyDict_GET_SIZE(side) >= FEW || !PyUnicode_CheckExact(id)
-        || !number_of(PyTuple_GET_ITEM(row, END), &end))
-        return 0;
-    if (PyDict_GetItemWithError(side, id) != NULL || PyErr_Occurred())
-        return PyErr_Occurred() ? -1 : 0;
-    if (PyDict_GET_SIZE(side) > 0) {
-        PyObject *object = PyObject_GetAttr(side, last_name);
-        int ordinary = object != NULL && number_of(object, &last) && last <= end;
-        Py_XDECREF(object);
-        if (!ordinary)
-            return object == NULL ? -1 : 0;
-    }
-    if (PyDict_SetItem(side, id, row) < 0)
-        return -1;
-    return PyObject_SetAttr(side, last_name, PyTuple_GET_ITEM(row, END)) < 0 ? -1 : 1;
-}
-
 static int add_to(PyObject *costs, PyObject *bucket, Py_ssize_t cost)
 {
     PyObject *before = PyDict_GetItemWithError(costs, bucket);
@@ -97,7 +76,7 @@ static int add_to(PyObject *costs, PyObject *bucket, Py_ssize_t cost)
     return failed;
 }
 
-static int place_row(PyObject *stored, PyObject *const *args, PyObject *costs, PyObject *last_name)
+static int place_row(PyObject *stored, PyObject *const *args, PyObject *costs, const Names *names)
 {
     PyObject *table = args[1], *row, *value;
     if (!is_tuple(stored, STORED_SIZE) || !PyLong_Check(PyTuple_GET_ITEM(stored, STORED_SIDE))
@@ -117,7 +96,7 @@ static int place_row(PyObject *stored, PyObject *const *args, PyObject *costs, P
             return -1;
         }
     }
-    int done = is_tuple(window, 2) ? put_last(PyTuple_GET_ITEM(window, side), row, last_name) : -1;
+    int done = is_tuple(window, 2) ? put_row(PyTuple_GET_ITEM(window, side), row, names) : -1;
     if (done == 0) {
         PyObject *nothing = PyObject_CallFunctionObjArgs(
             args[4], PyTuple_GET_ITEM(window, side), row, NULL);
@@ -137,14 +116,17 @@ PyObject *place(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t n
         PyErr_SetString(PyExc_TypeError, "place(rows, table, row_cost, make, doubtful)");
         return NULL;
     }
-    PyObject *costs = PyDict_New(), *last_name = PyUnicode_InternFromString("last");
-    int failed = costs == NULL || last_name == NULL;
+    Names names;
+    if (take_names(&names) < 0)
+        return NULL;
+    PyObject *costs = PyDict_New();
+    int failed = costs == NULL;
     for (Py_ssize_t at = 0; !failed && at < PyList_GET_SIZE(args[0]); at++) {
         PyObject *stored = Py_NewRef(PyList_GET_ITEM(args[0], at));
-        failed = place_row(stored, args, costs, last_name) < 0;
+        failed = place_row(stored, args, costs, &names) < 0;
         Py_DECREF(stored);
     }
-    Py_XDECREF(last_name);
+    give_names(&names);
     if (failed) {
         Py_CLEAR(costs);
         if (!PyErr_Occurred())
