@@ -41,6 +41,7 @@ from app.figures import unready
 from app.formats import job_schemas, worker_codec
 from app.housekeeping import Housekeeping
 from app.kafka.authority import Authority
+from app.kafka.calls import Calls
 from app.kafka.clients import close_within
 from app.kafka.limits import Limits, producer_properties
 from app.kafka.transactions import Topics, Transactions
@@ -106,6 +107,8 @@ class Process:
     worker: Worker | None = None
     housekeeping: Housekeeping | None = None
     questions: Questions | None = None
+    calls: Calls = field(default_factory=Calls)
+    """Of helper threads."""
 
     def health(self, config: Config, worker_id: str) -> health.Health:
         """What the HTTP server may ask."""
@@ -138,6 +141,10 @@ class Process:
     def _live(self, still_s_max: float = STUCK_AFTER_S) -> str | None:
         still_s = time.monotonic() - self.beat
         return f"the loop stands still for {still_s:.0f} s" if still_s > still_s_max else None
+
+    def hanging(self, now: float) -> str | None:
+        """What hangs and will not go on, if anything does; `now` is monotonic, in seconds."""
+        return "the loop" if now - self.beat > STUCK_AFTER_S else self.calls.hung(now)
 
     def _ready(self) -> str | None:
         if self.waiting_for is not None:
@@ -189,7 +196,7 @@ def _work(
     process: Process,
     threads: ThreadPoolExecutor,
 ) -> int:
-    authority = Authority(config, identity.worker, process.stopping)
+    authority = Authority(config, identity.worker, process.stopping, process.calls)
     connected = _connect(config, process, threads, authority)
     if connected is None:
         return EXIT_DONE
@@ -347,14 +354,14 @@ def reached_at(host: str, port: int) -> str:
 
 
 def _watch(process: Process) -> None:
-    """End the process when its loop hangs.
+    """End the process when its loop hangs, or a helper thread.
 
     Client calls have been seen to outlive their own time-outs after an outage, and nothing else
     can end them.
     """
     while not process.stopping.wait(1.0):
-        if time.monotonic() - process.beat > STUCK_AFTER_S:
-            _log.error("the loop hangs, the process ends", stuck_s=STUCK_AFTER_S)
+        if (what := process.hanging(time.monotonic())) is not None:
+            _log.error("the process ends, as it hangs", what=what)
             # Which call it is that hangs is known here and nowhere else.
             faulthandler.dump_traceback(sys.stderr, all_threads=True)
             _exit(EXIT_RESTART)

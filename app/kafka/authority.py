@@ -24,6 +24,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from app.errors import Fenced, Retry
+from app.kafka.calls import Calls
 from app.kafka.changelog import read_tail
 from app.kafka.clients import for_admin, with_defaults
 from app.kafka.failures import error_of, of_request
@@ -77,10 +78,13 @@ _log: Final = structlog.get_logger()
 class Authority:
     """The broker's word. One per worker; thread-safe; `stopping` ends all waiting."""
 
-    def __init__(self, config: Config, client_id: str, stopping: Event) -> None:
+    def __init__(
+        self, config: Config, client_id: str, stopping: Event, calls: Calls | None = None
+    ) -> None:
         self._config = config
         self._client_id = client_id
         self._stopping = stopping
+        self.calls = Calls() if calls is None else calls
         # Futures of a client that is garbage-collected fail: this handle lives as long as we do.
         self._admin = Replaced(self._new_admin)
         self._group = GroupState(self._new_admin, config.name)
@@ -229,7 +233,8 @@ class Authority:
         complained = time.monotonic()
         while not self._stopping.is_set():
             try:
-                return question()
+                with self.calls.under_way(what):
+                    return question()
             except KafkaException as error:
                 answer = of_request(error)
                 if not isinstance(answer, Retry):

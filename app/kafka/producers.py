@@ -41,7 +41,7 @@ class Producers:
     def ready(self) -> bool:
         """Whether there is a live producer; if not, one is being made."""
         if self._next is None:
-            self._next = self.threads.submit(self.transactions.prepare)
+            self._next = self.threads.submit(self._prepare)
         if not self.transactions.ready and self._next.done():
             prepared, self._next = self._next, None
             try:
@@ -73,11 +73,16 @@ class Producers:
         """No broker can be reached: a producer that was idle through that is of no use."""
         self._next = None
 
+    def _prepare(self) -> Prepared:
+        with self.authority.calls.under_way("a producer"):
+            return self.transactions.prepare()
+
     def _end(self, writer: str, last: list[Producer]) -> None:
         """Let the old producer go, then end what it may have open.
 
         Its outputs may be the only trace of it, and they hold up every reader of their partitions
         until they are decided. `last` is emptied: whoever runs this holds on to its arguments.
         """
-        last.clear()
+        with self.authority.calls.under_way("the end of a producer"):
+            last.clear()
         self.authority.fence(writer)

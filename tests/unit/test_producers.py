@@ -13,6 +13,7 @@ import pytest
 
 from app.ends import Ends
 from app.errors import Renew
+from app.kafka.calls import Calls
 from app.kafka.producers import Producers
 from app.kafka.transactions import Retired
 
@@ -46,6 +47,7 @@ class Authority:
 
     def __init__(self) -> None:
         self.asked, self.back = threading.Event(), threading.Event()
+        self.calls = Calls()
 
     def fence(self, _writer: str) -> None:
         self.asked.set()
