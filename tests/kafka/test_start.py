@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from tests.kafka.harness import Harness
 
+TOLD: Final = "waiting for the broker"
 STOPPED_WITHIN_S: Final = 10
 LANE_KEYS: Final = {
     "lane", "phase", "epoch", "owner", "watermark", "rows", "bytes", "left", "right", "changelog",
@@ -179,7 +180,12 @@ def test_a_worker_waits_for_a_broker_that_is_not_there(kafka: Harness) -> None:
         assert code == 503
         assert servers in reason
     for servers, worker in waiting.items():
-        kafka.await_(lambda: servers in worker.log.read_text(), 30, worker.tail)  # noqa: B023
+        kafka.await_(lambda: TOLD in worker.log.read_text(), 30, worker.tail)  # noqa: B023
+        told = worker.log.read_text()
+        # Whoever has mistyped an address need not wait for the client's time-out to see it.
+        connecting = next(line for line in told.splitlines() if "connecting" in line)
+        assert f"brokers={servers}" in connecting
+        assert told.index(connecting) < told.index(TOLD)
         worker.check()
         began = time.monotonic()
         assert worker.terminate() == 0, worker.tail()
