@@ -325,8 +325,17 @@ class Worker:
     def _write(
         self, kind: str, writes: list[LaneWrite], meanwhile: Callable[[], None] | None = None
     ) -> dict[int, Written]:
+        """One transaction.
+
+        Releases are written in a callback: until the poll is over, whoever asks the consumer
+        anything on another thread waits. So the membership is read beforehand, which cannot change
+        before the callback returns; elsewhere it is read right before it is needed.
+        """
+        metadata = self.inputs.metadata
+        if kind == "release":
+            metadata = partial(bytes, self.inputs.metadata())
         begun = self.transactions.begin(kind, writes)
-        return self.ends.run(partial(self.transactions.end, begun, self.inputs.metadata), meanwhile)
+        return self.ends.run(partial(self.transactions.end, begun, metadata), meanwhile)
 
     def _start_over(self, why: str) -> None:
         """The last transaction failed: only the changelog knows whether it counts.

@@ -16,6 +16,7 @@ from tests.simulation.client import Client, failure, timed_out
 from tests.simulation.membership import Membership, Move
 from tests.simulation.network import RETRY_S, Refused, TimedOut
 from tests.simulation.positions import NOTHING, Position, State
+from tests.simulation.world import Task, current
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,6 +45,8 @@ class Consumer(Client):
         self._callbacks: dict[Move, Callback] = {}
         self._topic = ""
         self._closed = False
+        self._polling: Task | None = None
+        """The thread that polls at the moment."""
         self._outage = 0.0
         """The end of the newest outage that this client has met."""
         self._label = f"consume {self.config.get('client.id', '')}".replace(self.process.name, "")
@@ -76,7 +79,12 @@ class Consumer(Client):
             self._membership.forget_subscription()
 
     def consumer_group_metadata(self) -> bytes:
-        """Generation and member as the background thread knows them now."""
+        """Generation and member as the background thread knows them now.
+
+        Calls of one consumer wait for each other, but for those in a callback of the same thread.
+        """
+        while self._polling not in {None, current()}:
+            self.world.sleep(0.001)
         generation, member = -1, ""
         if self._membership is not None:
             generation, member = self._membership.generation, self._membership.name
@@ -218,6 +226,13 @@ class Consumer(Client):
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         """What is there, at most so many; waits for the first. Callbacks run in here."""
+        self._polling = current()
+        try:
+            return self._consume(num_messages, timeout)
+        finally:
+            self._polling = None
+
+    def _consume(self, num_messages: int, timeout: float) -> list[Message]:
         self._alive()
         if timeout > 0 or self.world.random.random() < 0.25:
             self.world.step(self._label)
