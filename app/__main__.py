@@ -9,12 +9,18 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+import threading
+import time
+from typing import TYPE_CHECKING, Final
 
 from app.errors import EXIT_DONE
 
 if TYPE_CHECKING:
     from types import FrameType
+
+
+ENDS_WITHIN_S: Final = 5.0
+"""Of what a command has done."""
 
 
 def main() -> None:
@@ -26,11 +32,20 @@ def main() -> None:
     _import_log()
     from app.cli import run_command  # noqa: PLC0415 (this is what takes long)
 
-    sys.exit(run_command(sys.argv[1:]))
+    code = run_command(sys.argv[1:])
+    # Of the interpreter's end: it waits for every thread, and a client's call may hang for ever.
+    threading.Thread(target=_end_late, args=(code,), daemon=True).start()
+    sys.exit(code)
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:
     os._exit(EXIT_DONE)
+
+
+def _end_late(code: int) -> None:
+    time.sleep(ENDS_WITHIN_S)
+    sys.stdout.flush()
+    os._exit(code)
 
 
 def _import_log() -> None:

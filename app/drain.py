@@ -17,10 +17,11 @@ from prometheus_client import CollectorRegistry
 from app.endings import ENDINGS, ending
 from app.errors import Crash, UsageError
 from app.kafka.authority import Authority
+from app.kafka.clients import close_within
 from app.metrics import Metrics
 from app.ownership import Identity
 from app.progress import progress
-from app.run import HELPER_THREADS, Connected, Process, make_worker
+from app.run import CLOSE_WITHIN_S, HELPER_THREADS, Connected, Process, make_worker
 from state.retention import span_of
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def drain(
     finally:
         worker.leave()
         process.stopping.set()
-        worker.close()
+        close_within(CLOSE_WITHIN_S, worker.close)
         threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -90,7 +91,7 @@ def _take(worker: Worker, lanes: int, advance: Advance) -> None:
         if come != seen:
             moved, seen = now, come
             advance(sum(sum(running.positions) for running in worker.running.values()))
-        if not worker.joined or len(worker.lanes) == lanes:
+        if not (worker.joined and worker.inputs.member()) or len(worker.lanes) == lanes:
             alone = now
         elif now - alone > ALONE_WITHIN_S:
             raise UsageError(

@@ -9,6 +9,7 @@
     └── Response                   never leaves the worker's loop
         ├── Retry                  ask again later, nothing was changed
         └── Renew                  a transaction failed: new producer, every lane taken over anew
+            └── Stale              the group went on meanwhile, nothing counts: run it again
 
 Bad input is a value (`schemas.records.Rejected`), never one of these.
 """
@@ -64,3 +65,11 @@ class Retry(Response):
 
 class Renew(Response):
     """Only the changelog knows whether a transaction counts: new producer, restore every lane."""
+
+
+class Stale(Renew):
+    """The group went on, and the broker says that nothing of the transaction counts: run it again.
+
+    The producer stays, and so does what is committed in memory; the next poll tells whose the lanes
+    are.
+    """

@@ -22,7 +22,7 @@ from rebalance.lanes import START_OVER
 from schemas.records import Side
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
+    from concurrent.futures import Executor, Future
 
     from app.kafka.authority import Seen
     from app.kafka.limits import Limits
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 FIGURES_EVERY_S: Final = 0.5
 TRUNCATE_EVERY_S: Final = 10.0
 WATCH_EVERY_S: Final = 5.0
+UNHEARD_S: Final = 20.0
+"""A broker that nobody has heard of for so long counts as away: two looks, and what they take."""
 WATCH_AGAIN_S: Final = 3.0
 """After an answer that would end the worker; it is believed if the next one says so, too."""
 COPIES_EVERY_S: Final = 1.0
@@ -49,6 +51,8 @@ class Housekeeping:
 
     worker: Worker
     lane_count: int
+    thread: Executor
+    """One thread, that asks whether the broker is there: where it is not, all helpers wait."""
     status: dict[str, Any] = field(default_factory=dict)
     """What `/status` shows; replaced as a whole, so that other threads may read it."""
     away: str | None = None
@@ -57,6 +61,8 @@ class Housekeeping:
     outside: Outside = field(init=False)
     _due: dict[str, float] = field(default_factory=dict)
     _watching: Future[tuple[Seen, Limits]] | None = None
+    _heard_at: float = field(init=False)
+    """When it was last known whether the broker answers."""
     _truncated: dict[int, int] = field(default_factory=dict)
     _doubted: SpanjoinError | None = None
     """What the newest answer about the topics would end the worker for."""
@@ -64,6 +70,7 @@ class Housekeeping:
     def __post_init__(self) -> None:
         self.starvation = Starvation(self.worker)
         self.outside = Outside(self.worker.inputs)
+        self._heard_at = time.monotonic()
 
     @property
     def unready(self) -> str | None:
@@ -80,7 +87,7 @@ class Housekeeping:
         self.starvation.step()
         if self._is_due("figures", FIGURES_EVERY_S):
             self._figures()
-            self.outside.step(time.monotonic(), away=self.away is not None)
+            self.outside.step(time.monotonic(), away=self._counts_as_away())
             self.worker.rejects.step(time.monotonic())
         if self._is_due("watch", WATCH_EVERY_S):
             self._watch()
@@ -95,6 +102,9 @@ class Housekeeping:
             gc.collect(1)
         if self._is_due("collect_all", COLLECT_ALL_EVERY_S):
             gc.collect()
+
+    def _counts_as_away(self) -> bool:
+        return self.away is not None or time.monotonic() - self._heard_at > UNHEARD_S
 
     def _is_due(self, what: str, every_s: float) -> bool:
         now = time.monotonic()
@@ -151,12 +161,11 @@ class Housekeeping:
         """Compare the topics with what they were when the worker started."""
         if self._watching is None:
             authority = self.worker.authority
-            self._watching = self.worker.threads.submit(
-                lambda: (authority.seen(), authority.limits_now())
-            )
+            self._watching = self.thread.submit(lambda: (authority.seen(), authority.limits_now()))
             return
         if not self._watching.done():
             return
+        self._heard_at = time.monotonic()
         watching, self._watching = self._watching, None
         try:
             seen, limits = watching.result()

@@ -7,6 +7,7 @@ lane disappear when the lane leaves, or a dashboard would show two owners.
 from __future__ import annotations
 
 from importlib.metadata import version
+from itertools import starmap
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from prometheus_client import (
@@ -80,6 +81,7 @@ _LANE_COUNTERS: Final[Mapping[str, tuple[str, str]]] = {
 # Of the worker as a whole: name and text.
 _COUNTERS: Final = (
     ("renewals", "Producers thrown away after a failed transaction"),
+    ("turns_run_again", "Transactions that were aborted as the group went on, and run again"),
     ("starved_sides", "Sides sought anew, of which nothing came although the broker had more"),
     ("wipes", "Local stores that could not be gone on from"),
 )
@@ -182,7 +184,7 @@ class Metrics:
             "kind",
         )
         self._left = counter("lanes_left", "Lanes that went: revoked or lost", "kind")
-        self._renewals, self._starved, self._wipes = (counter(*one) for one in _COUNTERS)
+        self._renewals, self._again, self._starved, self._wipes = starmap(counter, _COUNTERS)
         self._lanes = gauge("lanes", "Lanes of the job, whoever has them")
         self._away = gauge("broker_away", "1 while no broker answers")
         self._registry_away = gauge(
@@ -246,6 +248,10 @@ class Metrics:
     def renewal(self) -> None:
         """Count a producer that was thrown away."""
         self._renewals.inc()
+
+    def run_again(self) -> None:
+        """Count a transaction of which nothing counts, as the group went on meanwhile."""
+        self._again.inc()
 
     def starved(self) -> None:
         """Count a side that the client did not feed."""

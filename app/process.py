@@ -76,6 +76,17 @@ class Running:
         """Committed positions of left and right."""
         return self.checkpoint.left_position, self.checkpoint.right_position
 
+    def again(self) -> Running:
+        """The lane as it is committed, with nothing read ahead; its turns must be abandoned."""
+        return Running(
+            lane=self.lane,
+            checkpoint=self.checkpoint,
+            settings=self.settings,
+            state=self.state,
+            changelog_position=self.changelog_position,
+            changelog_first=self.changelog_first,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:

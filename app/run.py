@@ -209,7 +209,8 @@ def _work(
     worker = make_worker(config, identity, process, authority, connected, threads)
     worker.intake.placements = Placements(connected.lanes, config.join.partitioners)
     process.worker = worker
-    process.housekeeping = Housekeeping(worker, connected.lanes)
+    watch = _one_thread("watch", identity)
+    process.housekeeping = Housekeeping(worker, connected.lanes, watch)
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -269,16 +270,18 @@ def make_worker(
         limits=connected.limits,
         resources=Resources(config.state.block_cache_bytes, WRITE_BUFFER_BYTES),
         threads=threads,
-        ends=Ends(
-            lambda: ThreadPoolExecutor(
-                1, "ending", partial(structlog.contextvars.bind_contextvars, worker=identity.worker)
-            )
-        ),
+        ends=Ends(partial(_one_thread, "ending", identity)),
         questions=process.questions,
         metrics=process.metrics or Metrics(),
         accept_bounds=process.accept_bounds,
         reached=process.reached,
     )
+
+
+def _one_thread(name: str, identity: Identity) -> ThreadPoolExecutor:
+    """For what must not queue up behind anything."""
+    tell = partial(structlog.contextvars.bind_contextvars, worker=identity.worker)
+    return ThreadPoolExecutor(1, name, tell)
 
 
 def _connect(

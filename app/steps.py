@@ -35,6 +35,7 @@ TAKING_OVER: Final = (
     "lost",
     "wipe",
     "renewed",
+    "run again",
 )
 """Steps of a lane on its way, as they stand in the log."""
 PROVING: Final = tuple(f"proof.{step}" for step in WRITING if step != "stored")

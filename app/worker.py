@@ -17,7 +17,7 @@ import structlog
 
 from app.beyond import Beyond
 from app.copies import Copies
-from app.errors import Crash, Renew
+from app.errors import Crash, Renew, Stale
 from app.idleness import Idleness
 from app.intake import Intake
 from app.kafka.changelog import RestoreReader
@@ -35,7 +35,7 @@ from app.suspicion import Suspicion
 from app.turns import Turns
 from app.writes import join_settings, lane_write
 from rebalance.lanes import Lane
-from rebalance.phases import Signal
+from rebalance.phases import Phase, Signal
 from rebalance.takeover import Takeovers
 from schemas.records import Side
 from state.disk import StoreError
@@ -158,16 +158,18 @@ class Worker:
         polled = self.inputs.poll(self.config.turn.max_records, wait_s)
         self.intake.accept(polled, self.now())
         self.beyond.step()
-        why = None
+        follow = None
         try:
             self._busy = self._round() or bool(polled.records)
             if not self.turns.ahead.plans:
                 self.questions.serve(self.running, self.codec, self._prove, self.lookups.ask)
+        except Stale as stale:
+            follow = partial(self._run_again, str(stale))
         except Renew as renew:
-            why = str(renew)
-        if why is not None:
+            follow = partial(self._start_over, str(renew))
+        if follow is not None:
             # Only now: the exception holds on to the producer that failed.
-            self._start_over(why)
+            follow()
 
     def _round(self) -> bool:
         """Take over, claim, join; returns whether a turn was committed."""
@@ -225,7 +227,7 @@ class Worker:
         except (Renew, Crash, StoreError) as failure:
             # Not released: the next owner finds our name in the changelog and fences it.
             _log.warning("lanes could not be released", lanes=released, reason=str(failure))
-            if isinstance(failure, Renew):
+            if isinstance(failure, Renew) and not isinstance(failure, Stale):
                 self._renew = str(failure)
         for number in lanes:
             self._drop(number, Signal.REVOKED)
@@ -357,6 +359,25 @@ class Worker:
         for lane in self.lanes.values():
             self.takeovers.restart(lane, Signal.RENEWED)
             self.observe.line(lane, "renewed", reason=why)
+
+    def _run_again(self, why: str) -> None:
+        """Nothing of the last transaction counts: what was read for it is read again.
+
+        Lanes that were to be claimed begin anew: an aborted record of ours stands in their way.
+        """
+        _log.info("a turn is run again", reason=why)
+        self.metrics.run_again()
+        self.reached("run again")
+        self._busy = False
+        self.turns.abandon()
+        for number, running in list(self.running.items()):
+            self.inputs.stop(number)
+            self.running[number] = again = running.again()
+            self.inputs.start(number, again.positions)
+            self.idleness.start(number)
+        for lane in self.lanes.values():
+            if lane.phase is Phase.INSTALLING:
+                self.takeovers.restart(lane, Signal.RENEWED)
 
     def _stop_running(self, number: int) -> None:
         if self.running.pop(number, None) is not None:

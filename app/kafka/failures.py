@@ -1,9 +1,11 @@
 """One classifier for the client's errors, by the answer they ask for; nothing above reads a code.
 
 A transactional call that failed is answered with Renew, whatever librdkafka says of it: that the
-producer is fenced, that nobody knows (a time-out, a lost connection), or that an abort will do. The
-last one is tempting: a stale generation is common, healthy members get it whenever the group moves
-on at the wrong moment. But an abort that was acknowledged does not say that nothing counts:
+producer is fenced, that nobody knows (a time-out, a lost connection), or that an abort will do. One
+is different: a stale generation is common, healthy members get it whenever the group moves on at
+the wrong moment. It is answered with Stale, but only where the abort was acknowledged *and* the
+producer has never lost a connection. For an acknowledged abort alone does not say that nothing
+counts:
 
 1. Turn n is committed; the connection breaks, the client sends EndTxn again. One copy is delayed.
 2. Turn n + 1 writes its outputs and its changelog record. The delayed copy arrives, commits them.
@@ -12,7 +14,9 @@ on at the wrong moment. But an abort that was acknowledged does not say that not
 4. Run again, turn n + 1 stands in the changelog twice.
 
 A delayed EndTxn of an abort is as bad: it takes away the outputs of the next transaction of that
-producer, whose changelog record is then committed. So no producer is used again after an abort.
+producer, whose changelog record is then committed. Both need an EndTxn that was sent twice, which
+the client does only where a connection broke or a request timed out, and that is heard of
+(`Transactions.doubt`).
 """
 
 from __future__ import annotations
@@ -100,6 +104,14 @@ def in_transaction(trouble: object) -> Response | SpanjoinError:
     if error.code() in _NEEDS_A_PERSON:
         return Crash(refusal(error))
     return Renew(error.str())
+
+
+def is_stale(trouble: object) -> bool:
+    """Whether the group's coordinator refused the offsets, as its members have moved on."""
+    return (
+        isinstance(trouble, KafkaException)
+        and error_of(trouble).code() == KafkaError.ILLEGAL_GENERATION
+    )
 
 
 def of_consumer(error: KafkaError) -> SpanjoinError | None:

@@ -41,9 +41,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import structlog
 from confluent_kafka import KafkaException, Message, Producer, TopicPartition
 
-from app.errors import Renew
+from app.errors import Renew, Stale
 from app.kafka.clients import Listener, noting, report
-from app.kafka.failures import TROUBLES, error_of, in_transaction, of_request
+from app.kafka.failures import TROUBLES, error_of, in_transaction, is_stale, of_request
 from app.kafka.limits import TRANSACTION_TIMEOUT_MS, Limits
 from app.kafka.rejects import Copied, copied_from, record_of
 from app.steps import Reached, nobody
@@ -290,7 +290,17 @@ class Transactions:
         """What a call in a transaction has met, as what is to be done about it."""
         if isinstance(trouble, KafkaException) and error_of(trouble).txn_requires_abort():
             self._abort(live)
-        return in_transaction(trouble)
+        failure = in_transaction(trouble)
+        if is_stale(trouble) and self._counts_for_nothing(live):
+            return Stale(str(failure))
+        return failure
+
+    def _counts_for_nothing(self, live: Live) -> bool:
+        """Whether all of the last transaction is certainly aborted, see `app.kafka.failures`."""
+        with contextlib.suppress(*TROUBLES):
+            live.producer.poll(0)
+            return live.ended and live is self._live and not live.listener.heard
+        return False
 
     def _membership(self, live: Live, metadata: Callable[[], bytes]) -> bytes:
         """The group metadata of this moment; raises Renew when we are no member."""

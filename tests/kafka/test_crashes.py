@@ -9,7 +9,9 @@ takes all of them.
 from __future__ import annotations
 
 import signal
+import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -21,6 +23,7 @@ from tests.kafka.victims import REACHED_WITHIN_S, Trickle, fence, finish, halted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.kafka.harness import Harness
     from tests.kafka.workers import Worker
@@ -40,7 +43,7 @@ LEAVING = ["revoked", "stale copy removed"]
 """Of a lane that goes: workers that come take it away."""
 IDLE = ["truncated"]
 """Reached by any worker that runs for a while."""
-SPOILED = ["lost", "wipe", "renewed"]
+SPOILED = ["lost", "wipe", "renewed", "run again"]
 """Something must have gone wrong before: each is brought about by its own means."""
 
 
@@ -116,7 +119,20 @@ def test_a_crash_at_each_of_the_rarer_steps(kafka: Harness) -> None:
     crash("lost", asleep)
     crash("renewed", be_fenced)
     crash("truncated", str)
+    crash("run again", partial(come_and_go, kafka, config))
     finish(kafka, trickle, stream)
+
+
+def come_and_go(kafka: Harness, config: Path, worker: Worker) -> None:
+    """Until the group has moved on in the midst of one of its turns."""
+
+    def disturb() -> None:
+        while not halted(worker):
+            guest = kafka.start(config)
+            kafka.await_(lambda: bool(guest.running()) or halted(worker), 60, guest.tail)  # noqa: B023
+            guest.terminate()
+
+    threading.Thread(target=disturb, daemon=True).start()
 
 
 def asleep(worker: Worker) -> None:

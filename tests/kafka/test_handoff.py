@@ -182,6 +182,10 @@ def test_no_acknowledged_write_is_lost_in_a_handoff(kafka: Harness) -> None:
         read()
         # In good order, in the midst of its turns: there was nobody to fence.
         assert "could not be released" not in first.log.read_text()
+        told = second.log.read_text().splitlines()
+        began = [line for line in told if " running " in line and "takeover_ms" in line]
+        assert began, second.tail()
+        assert all("reason=released" in line for line in began), began
         assert first.terminate() == 0
         read()
         await_all(kafka, second)

@@ -22,7 +22,6 @@ import state.watermark
 from app.kafka.inputs import Inputs
 from app.kafka.transactions import Transactions
 from app.starvation import Starvation
-from app.turns import Turns
 from app.worker import Worker
 from schemas.records import JoinType
 
@@ -244,16 +243,7 @@ MUTATIONS: Final = (
         "a producer is used again after an abort",
         (
             *UNDOUBTING,
-            Edit(
-                Turns._commit,
-                "    except Renew:\n",
-                "    except Renew as failed:\n"
-                '        if "send_offsets" in str(failed):\n'
-                "            self.ahead = NOTHING\n"
-                "            for running in worker.running.values():\n"
-                + textwrap.indent(READ_AGAIN.replace("self.", "worker."), " " * 16)
-                + "            return\n",
-            ),
+            Edit(Transactions._counts_for_nothing, " and not live.listener.heard", ""),
         ),
         options=LATE_ENDS,
     ),

@@ -170,6 +170,10 @@ class Options:
             options.faults += ("deaf",)
         if Random(f"cut off {seed}").random() < 0.2:
             options.faults += ("cut off",)
+        if Random(f"group {seed}").random() < 0.1:
+            # Nothing but the group's moving on, again and again: connections hold.
+            options.faults, options.fault_every_s = ("bump", "crash"), 0.3
+            options.lose_request = options.lose_answer = options.late_end = options.lose_end = 0.0
         return options
 
     def __str__(self) -> str:

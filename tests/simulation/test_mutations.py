@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.simulation.again_bugs import AGAIN_BUGS
 from tests.simulation.ahead_bugs import AHEAD_BUGS
 from tests.simulation.asking_bugs import ASKING_BUGS
 from tests.simulation.doubt_bugs import DOUBT_BUGS
@@ -29,6 +30,7 @@ SEEDS_MAX = 600
     [
         *MUTATIONS,
         *WAITING_BUGS,
+        *AGAIN_BUGS,
         *AHEAD_BUGS,
         *ASKING_BUGS,
         *MEMORY_BUGS,

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 import typer
@@ -304,3 +304,25 @@ def test_a_reader_that_has_had_enough_is_no_error(tmp_path: Path) -> None:
 def test_exit_codes_are_those_that_are_promised() -> None:
     codes = [kind.exit_code for kind in (SpanjoinError, Crash, UsageError, Fenced)]
     assert codes == [1, 1, 2, 75]
+
+
+HANGING: Final = """
+import time, app.__main__, app.cli
+from concurrent.futures import ThreadPoolExecutor
+
+def command(arguments):
+    ThreadPoolExecutor(1).submit(time.sleep, 600)
+    print("done", end="")
+    return 7
+
+app.cli.run_command = command
+app.__main__.ENDS_WITHIN_S = 0.3
+app.__main__.main()
+"""
+
+
+def test_a_command_ends_although_a_call_of_the_client_hangs() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", HANGING], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (7, "done", "")

@@ -13,12 +13,13 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 import app.ends
 from app.ends import Ends
-from app.errors import Renew, Retry
+from app.errors import Renew, Retry, Stale
 from app.kafka import transactions
 from app.kafka.clients import Listener
 from app.kafka.limits import Limits
 from app.kafka.transactions import LaneWrite, Topics, Transactions, Written
 
+TOPICS = Topics("l", "r", "o", "c", "x")
 made: list[weakref.ref[object]] = []
 
 
@@ -36,7 +37,7 @@ class Producer:
 
 def test_a_producer_that_could_not_be_prepared_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transactions, "Producer", Producer)
-    topics, limits = Topics("l", "r", "o", "c", "x"), Limits(1, 1, 1)
+    topics, limits = TOPICS, Limits(1, 1, 1)
     with pytest.raises(Retry) as kept:
         Transactions("job", {}, topics, limits).prepare()
     assert kept.value.__traceback__ is not None
@@ -81,7 +82,7 @@ class Failing(Producer):
 def test_whatever_a_flush_raises_renews(raised: object) -> None:
     producer: Any = Failing({})
     producer.raises = raised
-    transactions = Transactions("job", {}, Topics("l", "r", "o", "c", "x"), Limits(1, 1, 1))
+    transactions = Transactions("job", {}, TOPICS, Limits(1, 1, 1))
     transactions.install("job-1", producer, Listener())
     with pytest.raises(Renew) as renew:
         write(transactions, "turn", [LaneWrite(0, (1, 1), matches=[(b"k", b"v", 1)])])
@@ -132,7 +133,7 @@ class Noting(Producer):
 def claiming(next_offset: int) -> tuple[Noting, Transactions, list[LaneWrite]]:
     """A claim of a lane whose changelog ended at 7, and where its record will be."""
     producer: Any = Noting(next_offset)
-    transactions = Transactions("job", {}, Topics("l", "r", "o", "c", "x"), Limits(1, 1, 1))
+    transactions = Transactions("job", {}, TOPICS, Limits(1, 1, 1))
     transactions.install("job-1", producer, Listener())
     return producer, transactions, [LaneWrite(0, (1, 1), lambda: [b"one", b"two"], after=7)]
 
@@ -183,7 +184,7 @@ def test_a_transaction_has_one_budget_for_all_its_calls(monkeypatch: pytest.Monk
     clock = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
     producer: Any = Slow(clock)
-    one = Transactions("job", {}, Topics("l", "r", "o", "c", "x"), Limits(1, 1, 1))
+    one = Transactions("job", {}, TOPICS, Limits(1, 1, 1))
     one.install("job-1", producer, Listener())
     write(one, "turn", [LaneWrite(0, (1, 1), lambda: [b"one"])])
     assert producer.calls == ["commit"]
@@ -216,7 +217,7 @@ def test_a_transaction_that_was_given_up_is_not_committed_later(
 
     hanging = Hanging()
     client: Any = hanging
-    one = Transactions("job", {}, Topics("l", "r", "o", "c", "x"), Limits(1, 1, 1))
+    one = Transactions("job", {}, TOPICS, Limits(1, 1, 1))
     one.install("job-1", client, Listener())
     ends = Ends(thread)
     begun = one.begin("turn", [LaneWrite(0, (1, 1), lambda: [b"one"])])
@@ -238,3 +239,71 @@ def test_a_transaction_that_was_given_up_is_not_committed_later(
     assert hanging.calls == []
     assert following.calls == ["commit"]
     assert one.retire().ended
+
+
+class Refused(Noting):
+    """Its offsets are not taken; by default for a generation that is over."""
+
+    code = KafkaError.ILLEGAL_GENERATION
+    aborted = True
+
+    def send_offsets_to_transaction(self, *_arguments: object) -> None:
+        """As the vendor's: an abort will do."""
+        raise KafkaException(KafkaError(self.code, "refused", txn_requires_abort=True))
+
+    def abort_transaction(self, timeout: float) -> None:
+        """Acknowledged, or not."""
+        super().abort_transaction(timeout)
+        if not self.aborted:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+
+def refused(producer: Refused, heard: str = "") -> Renew:
+    client: Any = producer
+    one, listener = made_of(client)
+    begun = one.begin("turn", [LaneWrite(0, (1, 1), lambda: [b"one"])])
+    listener.heard = heard
+    with pytest.raises(Renew) as raised:
+        one.end(begun, lambda: b"")
+    assert producer.calls == ["abort"]
+    return raised.value
+
+
+def made_of(client: Any) -> tuple[Transactions, Listener]:
+    one, listener = Transactions("job", {}, TOPICS, Limits(1, 1, 1)), Listener()
+    one.install("job-1", client, listener)
+    return one, listener
+
+
+def test_a_turn_of_a_generation_that_is_over_may_be_run_again() -> None:
+    assert type(refused(Refused(7))) is Stale
+
+
+@pytest.mark.parametrize(
+    ("code", "aborted", "heard"),
+    [
+        (KafkaError.UNKNOWN_MEMBER_ID, True, ""),
+        (KafkaError.INVALID_TXN_STATE, True, ""),
+        (KafkaError.ILLEGAL_GENERATION, False, ""),
+        (KafkaError.ILLEGAL_GENERATION, True, "Disconnected (after 7ms in state UP)"),
+    ],
+)
+def test_any_other_is_not(code: int, aborted: bool, heard: str) -> None:
+    """Some other member may have the lanes, or the last end may have been sent twice."""
+    producer = Refused(7)
+    producer.code, producer.aborted = code, aborted
+    assert type(refused(producer, heard)) is Renew
+
+
+def test_a_turn_that_was_given_up_is_not_run_again() -> None:
+    client: Any = Refused(7)
+    one, _ = made_of(client)
+    begun = one.begin("turn", [LaneWrite(0, (1, 1), lambda: [b"one"])])
+
+    def metadata() -> bytes:
+        one.retire()
+        return b""
+
+    with pytest.raises(Renew) as raised:
+        one.end(begun, metadata)
+    assert type(raised.value) is Renew

@@ -10,7 +10,7 @@ import pytest
 
 import app.housekeeping
 from app.errors import Fenced, Retry, SpanjoinError, UsageError
-from app.housekeeping import WATCH_AGAIN_S, WATCH_EVERY_S, Housekeeping
+from app.housekeeping import UNHEARD_S, WATCH_AGAIN_S, WATCH_EVERY_S, Housekeeping
 from app.kafka.limits import Limits
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ class Job:
     def __init__(self) -> None:
         self.now = 0.0
         self.limits = LIMITS
+        self.silent = False
         self.found: Any = dict(SEEN)
         self.limits_found = LIMITS
-        self.threads = self
         self.layout = SimpleNamespace(left_id="l", right_id="r")
         self.config = SimpleNamespace(side=lambda side: SimpleNamespace(topic=side.name.lower()))
         self.inputs = SimpleNamespace(unreachable=False)
@@ -41,6 +41,9 @@ class Job:
 
     def submit(self, question: Callable[[], Any]) -> Future[Any]:
         answer: Future[Any] = Future()
+        if self.silent:
+            self.hanging = answer
+            return answer
         try:
             answer.set_result(question())
         except Retry as retry:
@@ -58,7 +61,7 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Job:
 
 def watched(job: Job, seconds: float, keeping: Housekeeping | None = None) -> Housekeeping:
     """Watch for so long, a look whenever one is due."""
-    keeping = keeping or Housekeeping(cast("Any", job), 2)
+    keeping = keeping or Housekeeping(cast("Any", job), 2, cast("Any", job))
     until = job.now + seconds
     while job.now < until:
         job.now += 0.1
@@ -113,3 +116,17 @@ def test_a_broker_that_does_not_answer_says_nothing(job: Job) -> None:
     job.found = dict(SEEN)
     watched(job, WATCH_EVERY_S + 1, keeping)
     assert keeping.away is None
+
+
+def test_a_broker_that_nobody_has_heard_of_counts_as_away(job: Job) -> None:
+    """The client's call may hang; that it is the worker's client that is lost nobody can say."""
+    keeping = watched(job, WATCH_EVERY_S + 1)
+    assert not keeping._counts_as_away()
+    job.silent = True
+    watched(job, UNHEARD_S - 1, keeping)
+    assert not keeping._counts_as_away()
+    watched(job, WATCH_EVERY_S + 2, keeping)
+    assert keeping._counts_as_away()
+    job.hanging.set_result((SEEN, LIMITS))
+    watched(job, WATCH_EVERY_S + 1, keeping)
+    assert not keeping._counts_as_away()
