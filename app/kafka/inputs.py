@@ -70,7 +70,10 @@ _DEFAULTS: Final[dict[str, str | int | bool]] = {
     "fetch.wait.max.ms": 10,
     "max.poll.interval.ms": 30_000,
     "queued.max.messages.kbytes": 8_192,
+    "queued.min.messages": 5_000,
 }
+"""A limit in bytes counts payloads, and a message takes several times what a small one carries: so
+there is one in messages, too. It is of each partition, and more are asked for below it."""
 _CLASSIC: Final[dict[str, str | int | bool]] = {
     "partition.assignment.strategy": "cooperative-sticky",
     "session.timeout.ms": 6_000,
