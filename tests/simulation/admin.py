@@ -106,10 +106,6 @@ class AdminClient(Client):
 
         return self._each("describe_consumer_groups", names, look, request_timeout)
 
-    def list_topics(self, topic: str | None = None, timeout: float = -1) -> None:
-        """Nobody reads the answer: it makes the real client look for leaders again."""
-        self.network.ask("list_topics", lambda: None, self.deadline(timeout))
-
     def delete_records(
         self, partitions: list[TopicPartition], *, request_timeout: float = 60.0
     ) -> dict[TopicPartition, Future[Found]]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
+from tests.simulation.network import TimedOut
 from tests.simulation.world import Process, current
 
 if TYPE_CHECKING:
@@ -50,6 +51,13 @@ class Client:
         self.process: Process = current().process
         self.world = self.process.world
         self.network = self.broker.network
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> None:
+        """Nobody reads the answer: the real client learns by it who leads the partitions."""
+        try:
+            self.network.ask("list_topics", lambda: None, self.deadline(timeout))
+        except TimedOut:
+            raise timed_out("list_topics") from None
 
     def deadline(self, timeout: float) -> float:
         """When a call that begins now must be over."""

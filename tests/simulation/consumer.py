@@ -92,13 +92,6 @@ class Consumer(Client):
         number = generation.to_bytes(4, "little", signed=True)
         return b"CGMDv2:" + number + group + b"\0" + member.encode() + b"\0\1"
 
-    def list_topics(self, topic: str | None = None, timeout: float = -1) -> None:
-        """Nobody reads the answer: the real client learns by it who leads the partitions."""
-        try:
-            self.network.ask("list_topics", lambda: None, self.deadline(timeout))
-        except TimedOut:
-            raise timed_out("list_topics") from None
-
     def committed(
         self, partitions: list[TopicPartition], timeout: float = -1
     ) -> list[TopicPartition]:
