@@ -190,8 +190,7 @@ def _done(
     reached("held")
     changelog = scope.topics.get(config.changelog_topic)
     if changelog is not None:
-        extents = cluster.extents(config.changelog_topic, changelog.partitions)
-        cluster.fence({lane: extent.start for lane, extent in enumerate(extents)})
+        cluster.fence(range(changelog.partitions))
         reached("fenced")
     yield from _emptied(config.changelog_topic, cluster, scope)
     reached("emptied")

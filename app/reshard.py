@@ -171,8 +171,7 @@ def _prepared(
         drain(job.config, {place: one.cut for place, one in found.items()}, job.level, job.reached)
         job.reached("drained")
         _hold(job)
-        extents = cluster.extents(job.config.changelog_topic, placing.before)
-        cluster.fence({lane: one.start for lane, one in enumerate(extents)}, own=mover.writer)
+        cluster.fence(range(placing.before), own=mover.writer)
         job.reached("held")
         states = _read(job, placing, directory)
         for topic in job.inputs:

@@ -47,8 +47,11 @@ class Authority(Protocol):
     def stable(self, lane: int) -> int:
         """The changelog's last stable offset: everything below it is decided."""
 
-    def tail(self, lane: int, start: int, end: int) -> list[Stamp]:
-        """Stamps of all records in [start, end), committed or not."""
+    def tail(self, lane: int, start: int, end: int) -> list[Stamp] | None:
+        """Stamps of all records in [start, end), committed or not.
+
+        None: the log does not have this place, or not any more.
+        """
 
     def fence(self, writer: str) -> None:
         """End what this transactional id may have open; returns when it is decided and marked.
@@ -84,6 +87,11 @@ def fence_tail(authority: Authority, lane: int, own: frozenset[str]) -> None:
     To end an open transaction takes long, and until then nobody sees what others have written
     behind its records in the outputs. It is safe at any time after the assignment: `establish` goes
     through all its steps later, whatever was ended before.
+
+    A log that begins beyond its undecided tail by now was cut by somebody who has claimed the lane
+    since, while we slept, and had ended that tail before. There may be another one, but whose turn
+    that is, a healthy worker's most likely, is not ours to end before we know that it is our lane:
+    that is left to `establish`.
     """
     stable = authority.stable(lane)
     high = authority.changelog(lane).end
@@ -127,6 +135,12 @@ def _suspects(authority: Authority, survey: Survey) -> frozenset[str] | None:
         if survey.position < stable:
             return None
         stamps = authority.tail(survey.lane, stable, high) if stable < high else []
+        if stamps is None:
+            # The lane has had another owner meanwhile, who has cut the log, or one of the answers
+            # is old news. What was undecided then says nothing of now: all is asked anew, and the
+            # new end may be beyond what we have replayed.
+            authority.look_again()
+            continue
         # A lane handed over in good order whose release only lacks its marker: fencing now would
         # throw a healthy worker out of all its other lanes.
         if stamps and stamps[-1].released and time.monotonic() < deadline:

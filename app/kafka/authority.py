@@ -134,8 +134,11 @@ class Authority:
             ),
         )
 
-    def tail(self, lane: int, start: int, end: int) -> list[Stamp]:
-        """Stamps of all changelog records in [start, end), decided or not."""
+    def tail(self, lane: int, start: int, end: int) -> list[Stamp] | None:
+        """Stamps of all changelog records in [start, end), decided or not.
+
+        None: the log does not have this place, or not any more.
+        """
         return self._asked(
             "changelog tail", lambda: read_tail(self._config, self._client_id, lane, start, end)
         )

@@ -96,9 +96,13 @@ class RestoreReader:
         self._consumer.close()
 
 
-def read_tail(config: Config, client_id: str, lane: int, start: int, end: int) -> list[Stamp]:
+def read_tail(
+    config: Config, client_id: str, lane: int, start: int, end: int
+) -> list[Stamp] | None:
     """Stamps of all changelog records in [start, end), decided or not; blocks.
 
+    None where they are not in the log: it has been cut beyond `start` since somebody found it to
+    begin below, or the broker that is asked is behind. Neither changes by asking for them again.
     Raises Retry where the end was not reached in time.
     """
     consumer = Consumer(with_defaults(_properties(config, f"{client_id}-tail", "read_uncommitted")))
@@ -117,6 +121,8 @@ def read_tail(config: Config, client_id: str, lane: int, start: int, end: int) -
                 elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
                     if (message.offset() or 0) >= end:
                         return stamps
+                elif error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - likewise
+                    return None
                 elif (failure := of_consumer(error)) is not None:
                     raise failure
         raise Retry(f"the tail of changelog partition {lane} could not be read in time")

@@ -78,10 +78,10 @@ class Clearing(Cluster):
                 what = f'Kafka refuses Read on topic "{one.topic}": {one.error.str()}'
                 raise _joined(Refused(what, one.error.code()))
 
-    def fence(self, starts: Mapping[int, int], own: str = "") -> None:
-        """End every transaction that a former owner may have open in a lane of the changelog.
+    def fence(self, lanes: Iterable[int], own: str = "") -> None:
+        """End every transaction that a former owner may have open in these lanes of the changelog.
 
-        `starts`: by lane, where its log begins; `own` is not fenced. An owner that sent its offsets
+        `own` is not fenced. An owner that sent its offsets
         before `hold` may still commit; whoever has not is refused by the group.
         """
         stopping = threading.Event()
@@ -90,11 +90,8 @@ class Clearing(Cluster):
         try:
             authority = Authority(self._config, f"{self._config.name}-fence", stopping)
             names: set[str] = set()
-            for lane, start in starts.items():
-                stable, end = authority.stable(lane), authority.changelog(lane).end
-                begin = max(start, min(stable, end - TAIL_OFFSETS))
-                if begin < end:
-                    names |= {stamp.writer for stamp in authority.tail(lane, begin, end)}
+            for lane in lanes:
+                names |= _writers(authority, lane)
             for name in sorted(names - {"", own}):
                 authority.fence(name)
         except Fenced as late:
@@ -178,6 +175,18 @@ class Retractions:
             self._producer.commit_transaction(WAIT_SECONDS)
         except KafkaException as error:
             raise _failed(error) from None
+
+
+def _writers(authority: Authority, lane: int) -> set[str]:
+    """Who wrote the newest records of a lane, and all that are undecided."""
+    while True:
+        stable, (start, end) = authority.stable(lane), authority.changelog(lane)
+        begin = max(start, min(stable, end - TAIL_OFFSETS))
+        stamps = authority.tail(lane, begin, end) if begin < end else []
+        if stamps is not None:
+            return {stamp.writer for stamp in stamps}
+        # A worker that has just ended may have asked for the log to be cut.
+        authority.look_again()
 
 
 def _joined(refusal: Refused) -> Refused | Joined:

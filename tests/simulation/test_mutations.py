@@ -11,6 +11,7 @@ import pytest
 
 from tests.simulation.again_bugs import AGAIN_BUGS
 from tests.simulation.ahead_bugs import AHEAD_BUGS
+from tests.simulation.answer_bugs import ANSWER_BUGS
 from tests.simulation.asking_bugs import ASKING_BUGS
 from tests.simulation.doubt_bugs import DOUBT_BUGS
 from tests.simulation.memory_bugs import MEMORY_BUGS
@@ -37,6 +38,7 @@ SEEDS_MAX = 600
         *OPENING_BUGS,
         *STARVING_BUGS,
         *DOUBT_BUGS,
+        *ANSWER_BUGS,
     ],
     ids=lambda mutation: mutation.name,
 )

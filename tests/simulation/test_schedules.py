@@ -94,6 +94,12 @@ SCHEDULES: Final[dict[str, tuple[Blow, ...]]] = {
         Blow(0, "turn.begun", "remember logs"), Blow(0, "turn.stored", "nap"),
         Blow(0, "turn.stored", "cut off"), Blow(0, "turn.begun", "bump"),
     ),
+    "old news of a tail that was cut": (
+        Blow(0, "consume ", "bump"), Blow(0, "claim.logged", "remember logs"),
+        Blow(0, "turn.stored", "nap"), Blow(0, "turn.stored", "nap"),
+        Blow(0, "turn.logged", "fence"), Blow(0, "renewed", "cut off"),
+        Blow(0, "consume -tail", "away"),
+    ),
     "the reader goes deaf once a lane is fenced, and the other worker is stopped": (
         Blow(0, "turn.offsets", "stop"), Blow(1, "fence", "deaf for good"),
     ),

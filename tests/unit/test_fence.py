@@ -16,9 +16,11 @@ class Broker:
     settles_after: int = 10**9
     """After how many looks at the stable offset the tail's marker lands."""
     asked: list[str] = field(default_factory=list)
+    cut_to: int = 0
+    """Where the log is found to begin by whoever reads its tail; stable is no less from then on."""
 
     def look_again(self) -> None:
-        pass
+        self.asked.append("look again")
 
     def changelog(self, lane: int) -> Extent:
         self.asked.append("high")
@@ -29,8 +31,11 @@ class Broker:
         self.settles_after -= 1
         return self.stable_at if self.settles_after >= 0 else self.end
 
-    def tail(self, lane: int, start: int, end: int) -> list[Stamp]:
+    def tail(self, lane: int, start: int, end: int) -> list[Stamp] | None:
         assert (start, end) == (self.stable_at, self.end)
+        if start < self.cut_to:
+            self.stable_at = self.cut_to
+            return None
         return self.stamps
 
     def fence(self, writer: str) -> None:
@@ -122,3 +127,23 @@ def test_a_tail_that_is_decided_is_not_read() -> None:
     broker = Broker(stable_at=5, end=5, stamps=[Stamp("w2", released=False)])
     fence_tail(broker, 0, frozenset())
     assert broker.asked == ["stable", "high"]
+
+
+def test_a_tail_that_was_cut_is_not_ended_for_whoever_owns_the_lane_now() -> None:
+    broker = Broker(stable_at=5, end=9, stamps=[Stamp("w2", released=False)], cut_to=7)
+    fence_tail(broker, 0, frozenset())
+    assert broker.asked == ["stable", "high"]
+
+
+def test_replay_goes_on_first_when_the_log_was_cut_beyond_it() -> None:
+    broker = Broker(stable_at=5, end=9, stamps=[Stamp("w2", released=False)], cut_to=7)
+    assert establish(broker, survey(5, suspect="w1")) is None
+    assert broker.asked == ["stable", "high", "look again", "stable", "high"]
+
+
+def test_writers_of_the_tail_that_is_there_are_fenced_after_old_news_of_it() -> None:
+    broker = Broker(stable_at=5, end=9, stamps=[Stamp("w2", released=False)], cut_to=7)
+    answer = establish(broker, survey(7))
+    assert answer is not None
+    assert answer.names == {"w2"}
+    assert broker.asked[2:] == ["look again", "stable", "high", "fence w2", "stored", "high"]
