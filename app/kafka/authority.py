@@ -24,6 +24,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from app.errors import Fenced, Retry
+from app.kafka.answers import STALE_LEADERS, offset_of
 from app.kafka.calls import Calls
 from app.kafka.changelog import read_tail
 from app.kafka.clients import for_admin, with_defaults
@@ -53,15 +54,6 @@ Seen = dict[str, tuple[str, int] | None]
 """By topic: id and partition count."""
 _EARLIEST: Final[OffsetSpec] = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # no types there
 _LATEST: Final[OffsetSpec] = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # no types there
-_STALE_LEADERS: Final = frozenset(
-    {
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError._NOENT,  # noqa: SLF001 (its public name)
-    }
-)
 REQUEST_TIMEOUT_S: Final = 10.0
 FENCE_TIMEOUT_S: Final = 20.0
 _PAUSE_S: Final = 0.02
@@ -189,7 +181,7 @@ class Authority:
         try:
             self._await_settled()
         except KafkaException as error:
-            if error_of(error).code() in _STALE_LEADERS:
+            if error_of(error).code() in STALE_LEADERS:
                 self._look_for_leaders()
             raise of_request(error) from error
         seen: Seen = {}
@@ -243,7 +235,7 @@ class Authority:
                 if not isinstance(answer, Retry):
                     raise answer from error
                 reason = error_of(error).str()
-                if error_of(error).code() in _STALE_LEADERS:
+                if error_of(error).code() in STALE_LEADERS:
                     self._look_for_leaders()
             except Retry as retry:
                 reason = str(retry)
@@ -254,17 +246,16 @@ class Authority:
         raise Fenced(f"stopped while waiting for the broker ({what})")
 
     def _look_for_leaders(self) -> None:
-        """Make the client learn the partitions' leaders anew.
-
-        It keeps what it learnt for a quarter of an hour, also when a broker that was restarted
-        tells it that this is out of date: every takeover would wait for as long.
-        """
+        """Make the client learn the partitions' leaders anew; see `STALE_LEADERS`."""
         with contextlib.suppress(KafkaException):
             # Of all topics: asked about one that was deleted, a broker may create it again.
             self._admin.asked(lambda admin: admin.list_topics(timeout=REQUEST_TIMEOUT_S))
 
     def _listed(self, *wanted: tuple[list[TopicPartition], OffsetSpec, IsolationLevel]) -> Listed:
-        """An offset of each partition, for each of the questions; all are asked at once."""
+        """An offset of each partition, for each of the questions; all are asked at once.
+
+        Raises KafkaException where one of them is missing.
+        """
 
         def answers(admin: AdminClient) -> Listed:
             asked = [
@@ -276,7 +267,7 @@ class Authority:
                 for places, spec, isolation in wanted
             ]
             return [
-                [int(_result(futures[place]).offset) for place in places]
+                [offset_of(_result(futures[place])) for place in places]
                 for futures, (places, _, _) in zip(asked, wanted, strict=True)
             ]
 

@@ -27,6 +27,7 @@ from confluent_kafka.admin import (
 )
 
 from app.errors import Crash, Unreachable, UsageError
+from app.kafka.answers import STALE_LEADERS, offset_of
 from app.kafka.clients import for_admin
 
 if TYPE_CHECKING:
@@ -53,20 +54,20 @@ _REFUSED: Final = frozenset(
 _EARLIEST: Final[OffsetSpec] = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # vendor's
 _LATEST: Final[OffsetSpec] = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # vendor's
 # Said of a topic that was described a moment ago, or of a partition whose leader moves.
-_TRANSIENT: Final = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.NOT_CONTROLLER,
-    }
-)
+_TRANSIENT: Final = STALE_LEADERS | {
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.NOT_CONTROLLER,
+}
 
 K = TypeVar("K")
 T = TypeVar("T")
+
+
+def _as_it_is(answer: T) -> T:
+    return answer
 
 
 class Refused(Crash):
@@ -256,8 +257,9 @@ class Cluster:
                 isolation_level=isolation,
                 request_timeout=self._wait_seconds,
             ),
+            read=offset_of,
         )
-        offsets = {lane.partition: int(result.offset) for lane, result in found.items()}
+        offsets = {lane.partition: offset for lane, offset in found.items()}
         return [offsets[lane.partition] for lane in lanes]
 
     def _ask(self, what: str, question: Callable[[], Future[Any]]) -> Any:  # noqa: ANN401
@@ -269,11 +271,13 @@ class Cluster:
         what: str,
         question: Callable[[], Mapping[K, Future[Any]]],
         absent: int | None = None,
+        read: Callable[[Any], Any] = _as_it_is,
     ) -> dict[K, Any]:
         """The answers to several questions; one refused with `absent` is left out.
 
-        What a cluster says while it is still finding its leaders is asked again. Raises
-        Unreachable when there is no answer in time, Refused when it is a no.
+        `read` makes something of an answer, or raises KafkaException where it is none. What a
+        cluster says while it is still finding its leaders is asked again. Raises Unreachable when
+        there is no answer in time, Refused when it is a no.
         """
         deadline = time.monotonic() + self._wait_seconds
         while True:
@@ -282,17 +286,27 @@ class Cluster:
             try:
                 for name, future in question().items():
                     try:
-                        answers[name] = self._result(what, future, deadline)
+                        answers[name] = read(self._result(what, future, deadline))
                     except KafkaException as error:
                         refused = name
                         if error.args[0].code() != absent:
                             raise
             except KafkaException as error:
-                if error.args[0].code() not in _TRANSIENT or time.monotonic() > deadline:
-                    raise _told(error.args[0], what, _named(refused)) from None
+                reason, late = error.args[0], time.monotonic() > deadline
+                leaderless = reason.code() in STALE_LEADERS
+                if late and leaderless:
+                    raise self._unreachable(reason) from None
+                if late or reason.code() not in _TRANSIENT:
+                    raise _told(reason, what, _named(refused)) from None
+                if leaderless:
+                    self._look_for_leaders()
                 time.sleep(_POLL_SECONDS)
                 continue
             return answers
+
+    def _look_for_leaders(self) -> None:
+        with contextlib.suppress(KafkaException):
+            self._admin.list_topics(timeout=min(_CONTACT_SECONDS, self._wait_seconds / 2))
 
     def _result(self, what: str, future: Future[Any], deadline: float) -> Any:  # noqa: ANN401
         while True:
@@ -309,8 +323,9 @@ class Cluster:
                     raise self._unreachable() from None
                 raise
 
-    def _unreachable(self) -> Unreachable:
-        reason = f" ({_reason(self._last_error)})" if self._last_error else ""
+    def _unreachable(self, error: KafkaError | None = None) -> Unreachable:
+        error = error or self._last_error
+        reason = f" ({_reason(error)})" if error else ""
         return Unreachable(
             f"no broker answered at {self._address} within {self._wait_seconds:g} s{reason}: "
             "start it, or correct kafka.bootstrap.servers"

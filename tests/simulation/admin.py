@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from confluent_kafka import (
+    OFFSET_INVALID,
     ConsumerGroupState,
     IsolationLevel,
     KafkaError,
@@ -17,7 +18,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from tests.simulation.client import Client, failure, timed_out
 from tests.simulation.group import State
-from tests.simulation.network import Refused, TimedOut
+from tests.simulation.network import Broken, Refused, TimedOut
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +57,7 @@ class AdminClient(Client):
         isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         request_timeout: float = 60.0,
     ) -> dict[TopicPartition, Future[Found]]:
-        """Log start, last stable offset or high watermark."""
+        """Log start, last stable offset or high watermark; none where the connection breaks."""
         committed = isolation_level is IsolationLevel.READ_COMMITTED
 
         def look(place: TopicPartition) -> Found:
@@ -65,7 +66,9 @@ class AdminClient(Client):
                 return Found(offset=extent.start)
             return Found(offset=extent.end(committed=committed))
 
-        return self._each("list_offsets", list(wanted), look, request_timeout)
+        # It is not asked again, and no error tells of that.
+        no_answer = Found(offset=OFFSET_INVALID)
+        return self._each("list_offsets", list(wanted), look, request_timeout, no_answer)
 
     def describe_topics(
         self, topics: TopicCollection, *, request_timeout: float = 60.0
@@ -127,9 +130,17 @@ class AdminClient(Client):
         return futures
 
     def _each(
-        self, label: str, keys: list[K], look: Callable[[K], T], timeout: float
+        self,
+        label: str,
+        keys: list[K],
+        look: Callable[[K], T],
+        timeout: float,
+        no_answer: T | None = None,
     ) -> dict[K, Future[T]]:
-        """One request for all keys; each has its own answer."""
+        """One request for all keys; each has its own answer.
+
+        Where the connection breaks, it is `no_answer`, or there is another try if that is None.
+        """
         futures: dict[K, Future[T]] = {key: Future() for key in keys}
 
         def look_at_all() -> list[tuple[Future[T], T | Refused]]:
@@ -141,8 +152,9 @@ class AdminClient(Client):
                     answers.append((future, refused))
             return answers
 
+        carry = self.network.ask if no_answer is None else self.network.send
         try:
-            for future, answer in self.network.ask(label, look_at_all, self.deadline(timeout)):
+            for future, answer in carry(label, look_at_all, self.deadline(timeout)):
                 if isinstance(answer, Refused):
                     future.set_exception(failure(answer.code))
                 else:
@@ -150,4 +162,8 @@ class AdminClient(Client):
         except TimedOut:
             for future in futures.values():
                 future.set_exception(timed_out(label))
+        except Broken:
+            assert no_answer is not None, "otherwise it is asked again"
+            for future in futures.values():
+                future.set_result(no_answer)
         return futures

@@ -1,0 +1,37 @@
+"""What the admin client's answers are worth, for the worker and the commands alike.
+
+An answer is not always one. Where the connection to a partition's leader breaks while ListOffsets
+is on its way, the client's future succeeds all the same, with the offset that it began with: -1001
+(OFFSET_INVALID), and without an error. Taken for an end, it makes a topic look empty; taken for the
+border of a changelog's undecided tail, it makes a takeover look for that tail for ever.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException
+
+STALE_LEADERS: Final = frozenset(
+    {
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError._NOENT,  # noqa: SLF001 (its public name)
+    }
+)
+"""What is answered while the client has to learn anew who leads the partitions.
+
+It keeps what it learnt for a quarter of an hour, also when a broker that was restarted tells it
+that this is out of date.
+"""
+
+
+def offset_of(found: Any) -> int:  # noqa: ANN401 (the vendor's)
+    """The offset in an answer to ListOffsets. Raises KafkaException where there is none."""
+    offset = int(found.offset)
+    if offset < 0:
+        reason = "a partition's leader did not answer"
+        raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, reason))
+    return offset
