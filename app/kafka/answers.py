@@ -8,9 +8,12 @@ border of a changelog's undecided tail, it makes a takeover look for that tail f
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 STALE_LEADERS: Final = frozenset(
     {
@@ -26,6 +29,19 @@ STALE_LEADERS: Final = frozenset(
 It keeps what it learnt for a quarter of an hour, also when a broker that was restarted tells it
 that this is out of date.
 """
+
+
+def answer_of(future: Future[Any], within_s: float) -> Any:  # noqa: ANN401 (the vendor's)
+    """A request's answer. Raises KafkaException, TimeoutError when it does not come in time.
+
+    What is raised is never what the future holds: that would hold on to whoever asked, by its
+    traceback, who holds on to the future. Garbage collection is off in a worker, and the client
+    that was asked would be kept with all its threads after another one has replaced it.
+    """
+    failed = future.exception(within_s)
+    if isinstance(failed, KafkaException):
+        raise KafkaException(*failed.args)
+    return future.result()
 
 
 def offset_of(found: Any) -> int:  # noqa: ANN401 (the vendor's)

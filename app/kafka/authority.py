@@ -24,7 +24,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from app.errors import Fenced, Retry
-from app.kafka.answers import STALE_LEADERS, offset_of
+from app.kafka.answers import STALE_LEADERS, answer_of, offset_of
 from app.kafka.calls import Calls
 from app.kafka.changelog import read_tail
 from app.kafka.clients import for_admin, with_defaults
@@ -385,7 +385,7 @@ class Authority:
 def _result(future: Future[Any]) -> Any:  # noqa: ANN401 (the vendor's)
     """A request's answer; raises KafkaException, Retry when it does not come."""
     try:
-        return future.result(REQUEST_TIMEOUT_S + 5)
+        return answer_of(future, REQUEST_TIMEOUT_S + 5)
     except TimeoutError as error:
         raise Retry("no answer in time") from error
 

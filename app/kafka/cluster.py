@@ -27,7 +27,7 @@ from confluent_kafka.admin import (
 )
 
 from app.errors import Crash, Unreachable, UsageError
-from app.kafka.answers import STALE_LEADERS, offset_of
+from app.kafka.answers import STALE_LEADERS, answer_of, offset_of
 from app.kafka.clients import for_admin
 
 if TYPE_CHECKING:
@@ -314,7 +314,7 @@ class Cluster:
             if self._last_error is not None and self._last_error.code() in _REFUSED:
                 raise _told(self._last_error, what)
             try:
-                return future.result(_POLL_SECONDS)
+                return answer_of(future, _POLL_SECONDS)
             except TimeoutError:
                 if time.monotonic() >= deadline:
                     raise self._unreachable() from None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import ConsumerGroupState, KafkaException
 
+from app.kafka.answers import answer_of
 from app.kafka.replaced import Replaced
 
 if TYPE_CHECKING:
@@ -55,4 +56,4 @@ class GroupState:
 
     def _described(self, admin: AdminClient) -> Any:  # noqa: ANN401 (the vendor's)
         asked = admin.describe_consumer_groups([self._group], request_timeout=NEVER_S)
-        return asked[self._group].result(LOOK_S)
+        return answer_of(asked[self._group], LOOK_S)

@@ -1,7 +1,8 @@
-"""Answers of the admin client that are none."""
+"""Answers of the admin client that are none, and errors that hold on to nothing."""
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 import weakref
@@ -12,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 
-from app.errors import Unreachable
+from app.errors import Retry, Unreachable
 from app.kafka.authority import Authority
 from app.kafka.cluster import Cluster
 from tests.unit.jobs import job
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from app.config import Config
@@ -110,3 +112,42 @@ def test_a_command_calls_leaders_that_do_not_come_back_no_refusal(
     with pytest.raises(Unreachable, match=rf"^no broker answered at localhost:9092 .*\({why}\)"):
         cluster.extents("out", 1)
     assert time.monotonic() - began > PATIENCE_S
+
+
+@pytest.fixture
+def no_collection() -> Iterator[None]:
+    """As in a worker."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collection")
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        (Authority.seen, OFFSET_INVALID),
+        (Authority.seen, NO_LEADERS),
+        (Authority.limits_now, NO_LEADERS),
+    ],
+)
+def test_a_client_that_was_replaced_is_forgotten(
+    admin: type[Admin],
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+    question: Callable[[Authority], object],
+    answer: int | KafkaException,
+) -> None:
+    """It has threads of its own, so nothing may hold on to it until some collection of garbage."""
+    monkeypatch.setattr("app.kafka.replaced.SILENT_S", 0)
+    monkeypatch.setattr("app.kafka.replaced.FORGOTTEN_S", 0)
+    authority = Authority(config, "asks", threading.Event())
+    known = weakref.ref(authority._admin.newest)
+    admin.answers = [answer]
+    with pytest.raises(Retry):
+        question(authority)
+    assert authority._admin.newest is not known(), "it is replaced at once here"
+    deadline = time.monotonic() + 10
+    while known() is not None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert known() is None
