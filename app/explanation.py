@@ -20,13 +20,19 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from app.rows import duration, moment, printable
 from schemas.match_id import match_id
-from schemas.records import Kind, Reason, Side
+from schemas.records import Kind, Reason
 from state.keys import LIVE, REMEMBERED, RETRACTED
 from state.retention import is_retained
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from app.sought import Refusal, Sighting, Sought, Stored, Terms
+
+_NEVER_MEET: Final = (
+    "Rows of different lanes never meet: left and right were written with different partitioners, "
+    "or with other numbers of partitions."
+)
 _WATERMARK: Final = re.compile(r"watermark (-?[0-9]+)$")
 """The end of the details of rejects that depend on it."""
 
@@ -47,75 +53,6 @@ class Why(StrEnum):
     MATCH = "match"
 
 
-class Terms(NamedTuple):
-    """What the lane joins by: L, D, its watermark (None: minus infinity), the unit of times."""
-
-    lateness: int
-    max_interval: int
-    watermark: int | None
-    unit: str
-
-    @property
-    def horizon(self) -> int:
-        """How long after its end a row can match or be retracted."""
-        return self.lateness + self.max_interval
-
-
-class Stored(NamedTuple):
-    """What the lane's state has of a row; `unmatched`: written as such by an outer join."""
-
-    start: int
-    end: int
-    ts: int
-    flags: int
-    unmatched: bool = False
-
-
-class Refusal(NamedTuple):
-    """Why a record was rejected."""
-
-    reason: str
-    detail: str
-
-
-class Sighting(NamedTuple):
-    """A record of an input with the row's id. `taken`: it is before the position of the join."""
-
-    partition: int
-    offset: int
-    key: bytes | None
-    kind: int
-    ts: int
-    start: int
-    end: int
-    taken: bool = True
-    refusal: Refusal | None = None
-
-
-@dataclass(slots=True)
-class Sought:
-    """A row that is asked about, and all that was found of it, each in order.
-
-    `searched` is False where only the state was asked; `rejects_from` is the offset from which the
-    rejects were read. `elsewhere` is what has its id in another
-    partition or under another key; `asked` are key and lane that were asked for.
-    """
-
-    side: Side
-    id: str
-    asked: tuple[bytes, int]
-    stored: Sequence[Stored] = ()
-    sightings: Sequence[Sighting] = ()
-    elsewhere: Sequence[Sighting] = ()
-    searched: bool = False
-    rejects_from: int = 0
-
-    @property
-    def name(self) -> str:
-        """How it is called in a sentence."""
-        return f"{self.side.name.lower()} {printable(self.id)}"
-
-
 @dataclass(slots=True)
 class Fate:
     """What became of a row: why it cannot match, None if it can; its interval; what to say."""
@@ -126,15 +63,21 @@ class Fate:
 
 
 class Explanation(NamedTuple):
-    """What decided about two rows, and the same in words, the most important first."""
+    """What decided about two rows, and the same in words, the most important first.
+
+    `certain` is False where what was not looked at may say otherwise.
+    """
 
     why: Why
     lines: list[str]
+    certain: bool = True
 
     @property
-    def matches(self) -> bool:
-        """Whether there is a match of the two."""
-        return self.why is Why.MATCH
+    def matches(self) -> bool | None:
+        """Whether there is a match of the two; None if that is not known."""
+        if self.why is Why.MATCH:
+            return True
+        return False if self.certain else None
 
 
 def explain(
@@ -147,7 +90,10 @@ def explain(
     obstacles = [fate.why for fate in fates if fate.why is not None]
     if obstacles:
         why = min(obstacles, key=list(Why).index)
-        return Explanation(why, [*said, *([between[1]] if between else [])])
+        certain = _certain((left, right), fates)
+        if why is Why.OTHER_LANE:
+            said.append(_NEVER_MEET if certain else _together(left))
+        return Explanation(why, [*said, *([between[1]] if between else [])], certain)
     assert between is not None, "both rows are known"
     overlap, line = between
     if not overlap:
@@ -157,6 +103,35 @@ def explain(
         return Explanation(Why.TOO_LARGE, [line, *said])
     name = printable(match_id(left.id, right.id).decode())
     return Explanation(Why.MATCH, [f"{line} The match is {name}.", *said])
+
+
+def in_output(said: Explanation, match: str, place: str) -> Explanation:
+    """The same of two rows whose match stands in the output, at this place, whatever was found."""
+    lines = [line for line in said.lines if line != _NEVER_MEET]
+    return Explanation(Why.MATCH, [f"The output has {printable(match)} ({place}).", *lines])
+
+
+def _certain(sought: tuple[Sought, Sought], fates: Sequence[Fate]) -> bool:
+    """Whether the obstacles that were found are some, whatever else there is."""
+    whys = {fate.why for fate in fates}
+    if whys == {Why.OTHER_LANE}:
+        # They may have met in that one, if the key was looked for in the wrong lane.
+        return len({seen.partition for seen in map(_astray, sought) if seen is not None}) > 1
+    if whys - {None, Why.UNKNOWN, Why.OTHER_LANE, Why.UNREAD}:
+        return True
+    unknown = [one for one, fate in zip(sought, fates, strict=True) if fate.why is Why.UNKNOWN]
+    return all(one.whole for one in unknown)
+
+
+def _astray(sought: Sought) -> Sighting | None:
+    """A record of the row under its key, in another lane."""
+    return next((seen for seen in sought.elsewhere if seen.key == sought.asked[0]), None)
+
+
+def _together(left: Sought) -> str:
+    seen = _astray(left)
+    assert seen is not None, "it is in another lane"
+    return f"Both are in partition {seen.partition}: --lane {seen.partition} asks there."
 
 
 def fate_of(sought: Sought, terms: Terms) -> Fate:
@@ -251,15 +226,12 @@ def _unread(sought: Sought, terms: Terms) -> Fate | None:
 
 def _not_found(sought: Sought) -> Fate:
     key, lane = sought.asked
-    for seen in sought.elsewhere:
-        if seen.key == key:
-            line = (
-                f"{_sentence(sought.name)} is in partition {seen.partition} (offset "
-                f"{seen.offset}), not in {lane}: rows of different lanes never meet. Left and "
-                f"right were written with different partitioners, or with other numbers of "
-                f"partitions."
-            )
-            return Fate(Why.OTHER_LANE, (seen.start, seen.end), [line])
+    if (seen := _astray(sought)) is not None:
+        line = (
+            f"{_sentence(sought.name)} is in partition {seen.partition} (offset {seen.offset}), "
+            f"not in {lane}, where this key was looked for."
+        )
+        return Fate(Why.OTHER_LANE, (seen.start, seen.end), [line])
     if sought.elsewhere:
         seen = sought.elsewhere[-1]
         line = (
@@ -267,11 +239,16 @@ def _not_found(sought: Sought) -> Fate:
             f"{_key(key)}. Rows of different keys never match."
         )
         return Fate(Why.OTHER_KEY, (seen.start, seen.end), [line])
-    said = (
-        "is unknown: it is neither in the state nor in its topic, as far as that was read"
-        if sought.searched
-        else "is not in the state: it never came, was rejected, has another key, or was dropped"
-    )
+    if not sought.searched:
+        said = "is not in the state: it never came, was rejected, has another key, or was dropped"
+    elif sought.whole:
+        said = "is unknown: it is neither in the state nor in its topic"
+    else:
+        said = "was not found, neither in the state nor among the records that were looked at"
+    if sought.older:
+        said += f"; {sought.older:,} older offsets were not: --scan N looks at N of each partition"
+    if sought.gone:
+        said += f"; {sought.gone:,} offsets are no longer in its topic"
     return Fate(Why.UNKNOWN, lines=[f"{_sentence(sought.name)} {said}."])
 
 
@@ -380,7 +357,8 @@ def _interval(fate: Fate, unit: str) -> str:
 
 
 def _place(seen: Sighting) -> str:
-    return f"offset {seen.offset} of partition {seen.partition}"
+    before = ", before a reshard" if seen.resharded else ""
+    return f"offset {seen.offset} of partition {seen.partition}{before}"
 
 
 def _key(key: bytes | None) -> str:

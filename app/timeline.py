@@ -12,9 +12,10 @@ from heapq import nlargest
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from app.explanation import Sought, Stored, Terms, explain
+from app.explanation import explain
 from app.questions import Unanswerable, match_of
 from app.rows import SIDES, plain
+from app.sought import Sought, Stored, Terms
 from schemas.records import JoinType, Side
 from state.due import entry_of
 from state.keys import LIVE, MET, REMEMBERED, RETRACTED

@@ -81,7 +81,8 @@ def test_the_page_and_explain(kafka: Harness) -> None:
     assert (found["why"], found["watermark"]) == ("match", 1_000)
     assert any(f"past its end + L + D, {30 + HORIZON}" in line for line in found["lines"])
     less = say(kafka, str(config), "l1", "r1", "--scan", "1")
-    assert less["why"] == "unknown_id"
+    assert (less["why"], less["matches"]) == ("unknown_id", None)
+    assert "--scan N" in less["lines"][0]
     assert all(one["end"] - one["start"] <= 1 for one in less["looked_at"])
     assert worker.terminate() == 0
     found = say(kafka, str(config), "l3", "r1")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from confluent_kafka.admin import NewPartitions
@@ -169,6 +170,60 @@ def test_inputs_that_were_raised_already(kafka: Harness) -> None:
     kafka.await_running(kafka.start(config))
     stream.send(kafka, job, slice(1_000, None))
     check(kafka, stream)
+
+
+def told(config: Path, key: str, left: str = "l1", right: str = "r1") -> dict[str, Any]:
+    """What `explain` says of two rows."""
+    found = json.loads(done("explain", "-c", str(config), "--key", key, left, right, "--json"))
+    assert isinstance(found, dict)
+    return found
+
+
+def test_why_two_rows_match_that_came_before_it(kafka: Harness) -> None:
+    """Their records are where their key no longer is, and so is the reject of one of them."""
+    job = kafka.job
+    kafka.create_topics(LANES)
+    config = kafka.write_config()
+    worker = kafka.start(config)
+    kafka.await_running(worker)
+    key = next(k for k in map(str, range(99)) if murmur2(k.encode()) % LANES
+               != murmur2(k.encode()) % MORE)  # fmt: skip
+    for topic, event in (
+        (job.left, Event("l1", 10, 10, 30)),
+        (job.right, Event("r1", 25, 25, 40)),
+        (job.right, Event("wrong", 25, 40, 25)),
+        (job.left, Event("l2", 25, 25, 30)),
+    ):
+        kafka.send(topic, key.encode(), encode(event))
+    kafka.settle()
+    assert worker.terminate() == 0
+    topics = (job.left, job.right)
+    kafka.cluster.admin.create_partitions([NewPartitions(topic, MORE) for topic in topics])
+    eventually(
+        lambda: all(len(kafka.cluster.partitions(topic)) == MORE for topic in topics),
+        30,
+        lambda: "no new partitions",
+    )
+    # Nobody has said yet that these are to be lanes, and the output knows better.
+    found = told(config, key)
+    assert (found["why"], found["matches"]) == ("match", True), found
+    assert found["lines"][0].startswith("The output has L:l1|R:r1 (offset ")
+    done("reshard", "-c", str(config), "--partitions", str(MORE), "--partitioner", "murmur2")
+    kafka.renew_producer()
+    found = told(config, key)
+    assert (found["why"], found["matches"], found["owner"]) == ("match", True, None), found
+    before = f"of partition {murmur2(key.encode()) % LANES}, before a reshard"
+    assert sum(before in line for line in found["lines"]) == 2, found
+    found = told(config, key, right="wrong")
+    assert (found["why"], found["matches"]) == ("rejected", False), found
+    worker = kafka.start(config)
+    kafka.await_running(worker)
+    assert told(config, key)["why"] == "match"
+    kafka.send(job.left, key.encode(), encode(Event("l2", 25, 25, 30, "RETRACT")))
+    kafka.settle()
+    assert worker.terminate() == 0
+    # The row and its retraction are in two partitions.
+    assert told(config, key, left="l2")["why"] == "retracted"
 
 
 def test_keys_that_another_partitioner_placed(kafka: Harness) -> None:

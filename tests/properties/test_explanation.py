@@ -9,8 +9,9 @@ from hypothesis import event as note
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.explanation import Explanation, Refusal, Sighting, Sought, Terms, Why, explain
+from app.explanation import Explanation, Why, explain
 from app.process import Running
+from app.sought import Refusal, Sighting, Sought, Terms
 from app.timeline import sought_in, terms_in, timeline
 from schemas.match_id import match_id
 from schemas.records import Event, Kind, Side

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.explanation import Refusal, Sighting, Sought, Stored, Terms, Why, explain
+from app.explanation import Why, explain, in_output
+from app.sought import Refusal, Sighting, Sought, Stored, Terms
 from schemas.records import Kind, Side
 from state.keys import LIVE, MET, REMEMBERED, RETRACTED
 
@@ -39,7 +40,7 @@ RIGHT = stored(Side.RIGHT, 5, 15)
 
 def said(left: Sought, right: Sought, terms: Terms = TERMS) -> tuple[Why, str]:
     found = explain(left, right, terms)
-    assert found.matches == (found.why is Why.MATCH)
+    assert (found.matches is True) == (found.why is Why.MATCH)
     return found.why, "\n".join(found.lines)
 
 
@@ -167,6 +168,54 @@ def test_another_lane() -> None:
     assert why is Why.OTHER_LANE
     assert "Right r1 is in partition 1 (offset 7), not in 2" in text
     assert "different partitioners" in text
+
+
+def astray(side: Side, partition: int) -> Sought:
+    row = Sought(side, "lr"[side] + "1", ASKED, searched=True)
+    row.elsewhere = [seen(7, 5, 15, partition=partition)]
+    return row
+
+
+def test_both_in_one_other_lane_may_have_met_there() -> None:
+    found = explain(astray(Side.LEFT, 1), astray(Side.RIGHT, 1), TERMS)
+    assert (found.why, found.matches) == (Why.OTHER_LANE, None)
+    assert "Both are in partition 1: --lane 1 asks there." in found.lines
+    found = explain(astray(Side.LEFT, 0), astray(Side.RIGHT, 1), TERMS)
+    assert (found.why, found.matches) == (Why.OTHER_LANE, False)
+
+
+def test_what_the_output_has_goes_before_what_was_found() -> None:
+    found = explain(astray(Side.LEFT, 0), astray(Side.RIGHT, 1), TERMS)
+    found = in_output(found, "L:l1|R:r1", "offset 3 of partition 0 of out")
+    assert (found.why, found.matches) == (Why.MATCH, True)
+    assert found.lines[0] == "The output has L:l1|R:r1 (offset 3 of partition 0 of out)."
+    assert not any("never meet" in line for line in found.lines)
+
+
+def test_a_record_of_before_a_reshard() -> None:
+    right = sought(Side.RIGHT, seen(9, 5, 15, partition=1, resharded=True))
+    why, text = said(LEFT, right)
+    assert why is Why.MATCH
+    assert "Right r1 was taken (offset 9 of partition 1, before a reshard)" in text
+
+
+@pytest.mark.parametrize(
+    ("older", "gone", "words"),
+    [
+        (1_200, 0, "; 1,200 older offsets were not: --scan N looks at N of each partition."),
+        (0, 7, "; 7 offsets are no longer in its topic."),
+    ],
+)
+def test_what_was_not_looked_at_may_say_otherwise(older: int, gone: int, words: str) -> None:
+    right = sought(Side.RIGHT)
+    right.older, right.gone = older, gone
+    found = explain(LEFT, right, TERMS)
+    assert (found.why, found.matches) == (Why.UNKNOWN, None)
+    assert "Right r1 was not found" in found.lines[1]
+    assert found.lines[1].endswith(words)
+    # What was retracted never matches, whatever the other one is.
+    assert explain(stored(Side.LEFT, 0, 10, RETRACTED), right, TERMS).matches is False
+    assert explain(LEFT, sought(Side.RIGHT), TERMS).matches is False, "all was looked at"
 
 
 def test_a_match_that_is_too_large() -> None:
