@@ -33,6 +33,7 @@ from app.settings import (
     TurnTable,
     Unit,
     setting,
+    settings_of,
 )
 from schemas.fields import KINDS, Fields, TimeUnits
 from schemas.records import Kind, Side
@@ -322,6 +323,7 @@ def load_config(path: Path, environ: Mapping[str, str] = os.environ) -> Config:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
     try:
         folder = path.absolute().parent
+        environment.refuse_slips(environ, (one.key for one in settings_of(Config)))
         whole = secrets.resolve(environment.overlay(document, environ), folder)
         secrets.remember_all(whole)
         config = Config.model_validate(whole, context={"folder": folder})

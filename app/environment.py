@@ -12,13 +12,24 @@ from typing import TYPE_CHECKING, Final
 from app.secrets import FROM_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 PREFIX: Final = "SPANJOIN_"
 _FILE_SUFFIX: Final = f"_{FROM_FILE.upper()}"
 # Other names without "__" are left alone: orchestrators invent some of their own for a service
 # of this name, such as SPANJOIN_PORT or SPANJOIN_SERVICE_HOST.
 _TOP_LEVEL: Final = ("NAME", "START", "UNIT")
+_PROPERTIES: Final = (
+    "bootstrap.servers", "security.protocol", "sasl.mechanism", "sasl.mechanisms", "sasl.username",
+    "sasl.password", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location",
+    "ssl.key.password", "client.id", "debug", "group.protocol", "session.timeout.ms",
+    "heartbeat.interval.ms", "max.poll.interval.ms", "fetch.min.bytes", "transaction.timeout.ms",
+    "compression.type", "linger.ms",
+)  # fmt: skip
+"""Of the Kafka clients, those that people set: a slip in another one's name is not noticed."""
+_OF_REGISTRY: Final = ("url", "basic.auth.user.info")
+_ADDRESS: Final = ("tcp://", "udp://", "sctp://")
+"""How the value of a ..._PORT begins that an orchestrator invented, of a service `spanjoin-http`."""
 
 
 def overlay(document: Mapping[str, object], environ: Mapping[str, str]) -> dict[str, object]:
@@ -37,6 +48,36 @@ def overlay(document: Mapping[str, object], environ: Mapping[str, str]) -> dict[
             value = {FROM_FILE: value}
         _put(result, variable, _path(rest), value)
     return result
+
+
+def refuse_slips(environ: Mapping[str, str], settings: Iterable[str]) -> None:
+    """Raise ValueError where a name would be one of `settings`, had it `__` between the tables.
+
+    Such a one does nothing, and nobody would know.
+    """
+    known = {}
+    for right in _variables(settings):
+        for suffix in ("", _FILE_SUFFIX):
+            known[_joined(PREFIX + right + suffix)] = PREFIX + right + suffix
+    for variable in sorted(environ):
+        right = known.get(_joined(variable), variable)
+        if right != variable and not environ[variable].startswith(_ADDRESS):
+            raise ValueError(f"{variable} is not a setting: did you mean {right}?")
+
+
+def _joined(variable: str) -> str:
+    return variable.replace("__", "_")
+
+
+def _variables(settings: Iterable[str]) -> Iterable[str]:
+    """What comes after the prefix, of all settings that are known by name."""
+    for key in settings:
+        yield key.replace(".", "__").upper()
+    for name in _PROPERTIES:
+        for table in ("KAFKA", "KAFKA__CONSUMER", "KAFKA__PRODUCER"):
+            yield f"{table}__{name.replace('.', '_').upper()}"
+    for name in _OF_REGISTRY:
+        yield f"SCHEMA__REGISTRY__{name.replace('.', '_').upper()}"
 
 
 def _path(rest: str) -> list[str]:

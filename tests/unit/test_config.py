@@ -364,6 +364,44 @@ def test_unknown_variables_are_errors_unless_an_orchestrator_made_them(tmp_path:
     assert job(tmp_path, environ=ignored) == job(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("variable", "meant"),
+    [
+        ("SPANJOIN_KAFKA_BOOTSTRAP_SERVERS", "SPANJOIN_KAFKA__BOOTSTRAP_SERVERS"),
+        ("SPANJOIN_KAFKA_SASL_PASSWORD_FROM_FILE", "SPANJOIN_KAFKA__SASL_PASSWORD_FROM_FILE"),
+        ("SPANJOIN_KAFKA_CONSUMER_CLIENT_ID", "SPANJOIN_KAFKA__CONSUMER__CLIENT_ID"),
+        ("SPANJOIN_JOIN_TYPE", "SPANJOIN_JOIN__TYPE"),
+        ("SPANJOIN_LEFT_FIELDS_TS", "SPANJOIN_LEFT__FIELDS__TS"),
+        ("SPANJOIN_LEFT_FIELDS__TS", "SPANJOIN_LEFT__FIELDS__TS"),
+        ("SPANJOIN_SCHEMA_REGISTRY_URL", "SPANJOIN_SCHEMA__REGISTRY__URL"),
+        ("SPANJOIN_HTTP_PORT", "SPANJOIN_HTTP__PORT"),
+    ],
+)
+def test_a_variable_without_its_second_underscore_is_a_slip(
+    tmp_path: Path, variable: str, meant: str
+) -> None:
+    assert f"did you mean {meant}?" in wrong(tmp_path, MINIMAL, **{variable: "8081"})
+
+
+def test_names_that_an_orchestrator_invents_are_no_slips(tmp_path: Path) -> None:
+    services = ("", "_HTTP", "_KAFKA", "_SCHEMA_REGISTRY")
+    invented = {
+        f"SPANJOIN{service}_{name}": value
+        for service in services
+        for name, value in {
+            "SERVICE_HOST": "10.0.0.1",
+            "SERVICE_PORT": "8080",
+            "SERVICE_PORT_HTTP": "8080",
+            "PORT": "tcp://10.0.0.1:8080",
+            "PORT_8080_TCP": "tcp://10.0.0.1:8080",
+            "PORT_8080_TCP_ADDR": "10.0.0.1",
+            "PORT_8080_TCP_PORT": "8080",
+            "PORT_8080_TCP_PROTO": "tcp",
+        }.items()
+    }
+    assert job(tmp_path, environ=invented) == job(tmp_path)
+
+
 def test_a_secret_is_never_repeated(tmp_path: Path) -> None:
     text = with_line("kafka", '"sasl.password" = ["hunter2"]')
     assert "hunter2" not in wrong(tmp_path, text)
