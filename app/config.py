@@ -262,6 +262,11 @@ class Config(Table):
         if table.kinds is not None and fields.kind is None:
             found.append(f"{name}.kinds says what a kind means, but {name}.fields.kind names no "
                          "field")  # fmt: skip
+        # A record that may come without a kind is an insert without one.
+        always = not fields.kind_may_miss or (form == "avro" and table.schema_file is None)
+        if table.kinds is not None and always and "insert" not in table.kinds.values():
+            found.append(f"{name}.kinds has no word for an insert, so no row is read: add it, "
+                         'such as c = "insert"')  # fmt: skip
         if form == "json" and table.schema_file is not None:
             found.append(f"{name}.schema is the file of an Avro schema, which JSON does not have")
         return found

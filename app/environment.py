@@ -29,7 +29,7 @@ _PROPERTIES: Final = (
 """Of the Kafka clients, those that people set: a slip in another one's name is not noticed."""
 _OF_REGISTRY: Final = ("url", "basic.auth.user.info")
 _ADDRESS: Final = ("tcp://", "udp://", "sctp://")
-"""How the value of a ..._PORT begins that an orchestrator invented, of a service `spanjoin-http`."""
+"""How a ..._PORT begins that an orchestrator invented, say of a service `spanjoin-http`."""
 
 
 def overlay(document: Mapping[str, object], environ: Mapping[str, str]) -> dict[str, object]:

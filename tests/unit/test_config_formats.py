@@ -63,6 +63,17 @@ def test_kinds_are_words_of_the_side(tmp_path: Path) -> None:
     assert config.fields(Side.RIGHT).kinds is KINDS
 
 
+def test_kinds_without_an_insert_are_refused(tmp_path: Path) -> None:
+    named = MINIMAL.replace('"l"', '"l"\nfields.kind = "op"\nkinds = { d = "retract" }')
+    without = MINIMAL.replace('"l"', '"l"\nkinds = { d = "retract" }')
+    for text in (named, named + JSON, without):
+        assert "left.kinds has no word for an insert, so no row is read: add it" in wrong(
+            tmp_path, text
+        )
+    # Here a record without a kind is one.
+    assert job(tmp_path, without + JSON).fields(Side.LEFT).kinds == {"d": Kind.RETRACT}
+
+
 @pytest.mark.parametrize(
     ("lines", "form", "kind", "may_miss"),
     [
