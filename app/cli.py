@@ -180,7 +180,12 @@ def read(
         bool, typer.Option("--follow", help="Go on with each match and retraction as it happens.")
     ] = False,
     limit: Annotated[
-        int | None, typer.Option(help="Show at most so many; a table shows 20 unless told.", min=0)
+        int | None,
+        typer.Option(
+            help="Show at most so many, with --follow before the changes; a table shows 20 unless "
+            "told.",
+            min=0,
+        ),
     ] = None,
     output: Annotated[Path | None, typer.Option(help="Write to this file.")] = None,
 ) -> int:

@@ -224,7 +224,9 @@ def show(config: Config, query: Query, answer: Mapping[str, Any]) -> None:
     key = printable(query.key.decode("utf-8", "backslashreplace"))
     title = f"{key}: lane {answer['lane']}, epoch {answer['epoch']}, watermark {at}"
     out = console()
-    rows = Table(title=Text(title))
+    # Above the tables, not their title: that would be wrapped where they are narrow.
+    out.print(Text(title), soft_wrap=True)
+    rows = Table()
     for heading in ("side", "interval", "row"):
         rows.add_column(heading, overflow="fold")
     for side in SIDES:
@@ -232,7 +234,6 @@ def show(config: Config, query: Query, answer: Mapping[str, Any]) -> None:
             # As text, so that no id or payload is taken for the table's own mark-up.
             said = Text(words.record(side, row["record"]))
             rows.add_row(side, _interval(row, unit), said)
-    out.print(rows)
     if not rows.row_count:
         out.print(
             "no live rows of this key: those past their horizon are not shown, `spanjoin explain` "
@@ -240,7 +241,12 @@ def show(config: Config, query: Query, answer: Mapping[str, Any]) -> None:
             soft_wrap=True,
         )
         return
-    matches = Table(title=f"{len(answer['matches'])} matches")
+    out.print(rows)
+    count = len(answer["matches"])
+    out.print(f"{count} match{'' if count == 1 else 'es'}")
+    if not count:
+        return
+    matches = Table()
     for heading in ("overlap", *SIDES):
         matches.add_column(heading, overflow="fold")
     for match in answer["matches"]:

@@ -166,6 +166,10 @@ def _follow(config: Config, request: Request, source: Source) -> None:
             live |= found
         limit = TABLE_ROWS if request.limit is None and request.form == "table" else request.limit
         shown = list(live)[-limit if limit else 0 :] if limit != 0 else []
+        if request.form == "table" and len(shown) < len(live):
+            what = "matches and unmatched rows" if source.outer else "matches"
+            first = f"the last {len(shown)} of {len(live)} live {what} come first"
+            sys.stderr.write(f"{first} (--limit N for more), then each change\n")
         for key in shown:
             sink.write({CHANGE: "insert", **source.row(key, live[key])})
         stream.flush()

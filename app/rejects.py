@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 TABLE_ROWS: Final = 20
 SHOWN_LENGTH_MAX: Final = 100
-"""Characters of a detail or a record in a table."""
+"""Characters of a key or a record in a table."""
+DETAIL_LENGTH_MAX: Final = 500
 _AGO: Final = re.compile(r"([0-9]+)\s*(ms|s|m|h|d)")
 _PLACE: Final = re.compile(r"([0-9]+)/([0-9]+)")
 
@@ -258,7 +259,9 @@ def _place(reject: Reject) -> str:
 
 
 def _show(config: Config, topic: str, newest: list[Chosen], count: int, codec: Codec) -> None:
-    table = Table("at", "rejected", "reason", "from", "key", "detail", "record")
+    table = Table()
+    for heading in ("at", "rejected", "reason", "from", "key", "detail", "record"):
+        table.add_column(heading, overflow="fold")  # Cut off, a detail would lack what decided.
     words = Words(config)
     for chosen in newest:
         reject, side, replayed = chosen
@@ -271,7 +274,7 @@ def _show(config: Config, topic: str, newest: list[Chosen], count: int, codec: C
             reject.reason,
             f"{name} {partition}/{offset}",
             _short(reject.key.decode("utf-8", "backslashreplace")) if reject.key else "",
-            _short(reject.detail),
+            _short(reject.detail, DETAIL_LENGTH_MAX),
             _short(shown),
         )
         table.add_row(*map(Text, cells))
@@ -287,9 +290,9 @@ def counted(rejects: int) -> str:
     return f"{rejects} reject" + ("" if rejects == 1 else "s")
 
 
-def _short(text: str) -> str:
+def _short(text: str, length_max: int = SHOWN_LENGTH_MAX) -> str:
     text = printable(text)
-    return text if len(text) <= SHOWN_LENGTH_MAX else f"{text[:SHOWN_LENGTH_MAX]}..."
+    return text if len(text) <= length_max else f"{text[:length_max]}..."
 
 
 def count_rejects(config: Config, choice: Choice, form: str) -> None:

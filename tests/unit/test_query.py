@@ -106,9 +106,11 @@ def test_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for text in (
         "k\\x1b: lane 3, epoch 7, watermark 1970-01-01 00:00:00.005",
         "l1 payload=[red]",
-        "1 matches",
+        "1 match\n",
         "1970-01-01 00:00:00 - 1970-01-01 00:00:01.500",
     ):
         assert text in out
     show(config, query, {**ANSWER, "rows": {"left": [], "right": []}, "matches": []})
-    assert "no live rows of this key" in capsys.readouterr().out
+    title, said = capsys.readouterr().out.splitlines()
+    assert title == "k\\x1b: lane 3, epoch 7, watermark 1970-01-01 00:00:00.005"
+    assert said.startswith("no live rows of this key")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from app.errors import UsageError
 from app.kafka.rejects import Reject
-from app.rejects import Choice, Chosen, parse_place, parse_reason, parse_time, row_of
+from app.rejects import Choice, Chosen, _show, parse_place, parse_reason, parse_time, row_of
 from schemas.records import Side
+from tests.unit.jobs import job
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NOW_MS: Final = 1_741_000_000_000
 REJECT: Final = Reject((2, 7), NOW_MS, "late", ("l", 3, 17), "why", b"k", b"v", [("h", b"1")])
@@ -89,3 +93,15 @@ def test_bytes_that_are_no_text_are_in_hexadecimal() -> None:
             {"name": "c", "value": "text"},
         ],
     }  # fmt: skip
+
+
+def test_a_detail_is_wrapped_and_not_cut(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    detail = "field 'from' is '2025-12-01T00:00:00.000000000Z', no whole number of ms; " * 2
+    chosen = Chosen(REJECT._replace(detail=detail.strip()), Side.LEFT, replayed=False)
+    monkeypatch.setenv("COLUMNS", "100")
+    _show(job(tmp_path), "rejects", [chosen], 1, NoCodec())  # type: ignore[arg-type]
+    rows = [line.split("│") for line in capsys.readouterr().out.splitlines() if "│" in line]
+    told = "".join(cells[6].strip() for cells in rows)
+    assert told.replace(" ", "") == detail.replace(" ", "")
