@@ -24,6 +24,7 @@ import typer
 
 from app import cli_data
 from app.errors import EXIT_CRASH, EXIT_DONE, EXIT_USAGE, Crash, SpanjoinError, UsageError
+from app.help import Command, Group
 from app.options import ConfigOption, DataFormat, Format, Partitioner, SideName, checked_config
 from app.secrets import hide
 from schemas.records import Side
@@ -35,11 +36,12 @@ _WrongUse: Final[type[Exception]] = typer.BadParameter.__bases__[0]
 
 app = typer.Typer(
     name="spanjoin",
+    cls=Group,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-state = typer.Typer(no_args_is_help=True, help="Look after the local state.")
+state = typer.Typer(cls=Group, no_args_is_help=True, help="Look after the local state.")
 app.add_typer(state, name="state")
 for command in cli_data.COMMANDS:
     app.command()(command)
@@ -334,6 +336,10 @@ def demo() -> int:
     from app.demo import run_demo
 
     return run_demo()
+
+
+for registered in (*app.registered_commands, *state.registered_commands):
+    registered.cls = Command
 
 
 def run_command(arguments: list[str]) -> int:

@@ -265,6 +265,9 @@ class _Requests(BaseHTTPRequestHandler):
     timeout = ANSWER_SEND_SECONDS_MAX
     server_version = "spanjoin"
     sys_version = ""
+    # What cannot be understood, or is no GET, is answered as everything else is.
+    error_content_type = _PLAIN
+    error_message_format = "%(message)s\n"
 
     def setup(self) -> None:
         """Take over a connection."""

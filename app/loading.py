@@ -22,6 +22,7 @@ from app.kafka.load import BYTES_MAX, Loader, RecordTooLarge
 from app.progress import progress
 from app.readable import Readable, check_schema
 from app.rights import may_write
+from app.rows import counted
 from app.topics import missing_input
 
 if TYPE_CHECKING:
@@ -62,8 +63,8 @@ def load_file(config: Config, side: Side, path: Path, key: str, form: str | None
             )
     seconds = time.monotonic() - started
     return (
-        f'{loader.sent} records loaded from {path} into {side.name.lower()} topic "{topic}" '
-        f"({found.partitions} partitions) in {seconds:.1f} s"
+        f"{counted(loader.sent, 'record')} loaded from {path} into {side.name.lower()} topic "
+        f'"{topic}" ({counted(found.partitions, "partition")}) in {seconds:.1f} s'
     )
 
 
@@ -113,7 +114,8 @@ def _load(
                 advance(data.done, data.total)
     except (Unfit, RecordTooLarge, UsageError) as error:
         loader.flush()
-        before = f"; {loader.sent} rows before it were loaded"
+        were = "was" if loader.sent == 1 else "were"
+        before = f"; {counted(loader.sent, 'row')} before it {were} loaded"
         if isinstance(error, UsageError):
             raise UsageError(f"{error}{before}") from None
         what = str(error) or "is larger than the topic's max.message.bytes allows"

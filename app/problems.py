@@ -1,7 +1,7 @@
 """What is wrong with a configuration, in words, named by dotted key.
 
 Invariant: the text is one line, names each wrong setting as the user would write it, and never
-repeats a value: it may be a password.
+repeats a value that may be a password: only one where a few words are all that may stand.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ def _line(detail: ErrorDetails, model: type[BaseModel]) -> str:
             return f"unknown key {key}{_suggestion(path, model)}"
         case "literal_error":
             text = f"must be {detail['ctx']['expected'].replace(chr(39), chr(34))}"
+            if isinstance(detail["input"], str | int | float):
+                text += f", but is {detail['input']!r}"
         case "model_type" | "dict_type":
             text = "must be a table"
         case _:

@@ -24,7 +24,7 @@ from app.console import console
 from app.errors import Crash, UsageError
 from app.kafka.cluster import Cluster
 from app.kafka.scan import Scanner
-from app.rows import SIDES, Words, moment, printable
+from app.rows import SIDES, Words, counted, moment, printable
 from app.status import last_checkpoint, member_of
 from app.topics import missing_input
 from schemas.partition import lane_of
@@ -242,9 +242,8 @@ def show(config: Config, query: Query, answer: Mapping[str, Any]) -> None:
         )
         return
     out.print(rows)
-    count = len(answer["matches"])
-    out.print(f"{count} match{'' if count == 1 else 'es'}")
-    if not count:
+    out.print(counted(len(answer["matches"]), "match"))
+    if not answer["matches"]:
         return
     matches = Table()
     for heading in ("overlap", *SIDES):

@@ -20,7 +20,7 @@ from app.formats import make_codec
 from app.kafka.cluster import Cluster, Extent
 from app.kafka.scan import Scanner
 from app.progress import progress
-from app.rows import CHANGE, Csv, JsonLines, Parquet, Row, Sink, Words
+from app.rows import CHANGE, Csv, JsonLines, Parquet, Row, Sink, Words, counted
 from schemas.match_id import is_match_id
 from schemas.records import JoinType
 
@@ -142,8 +142,8 @@ def _show_table(config: Config, request: Request, source: Source) -> None:
             console(stream).print(table)
         shown = f", the first {table.row_count} shown (--limit N for more)"
         more = shown if table.row_count < count else ""
-        rows = f" and {count - matches} unmatched rows" if source.outer else ""
-        print(f"{matches} live matches{rows} in {source.topic}{more}", file=stream)
+        rows = f" and {counted(count - matches, 'unmatched row')}" if source.outer else ""
+        print(f"{counted(matches, 'live match')}{rows} in {source.topic}{more}", file=stream)
 
 
 def _write_all(request: Request, source: Source) -> None:

@@ -29,6 +29,7 @@ from app.kafka.reset import Clearing, Retractions
 from app.kafka.scan import Scanner
 from app.progress import progress
 from app.rights import missing, missing_on_group, to_reset
+from app.rows import counted
 from app.status import last_checkpoints
 from app.steps import Reached, nobody
 from app.topics import missing_input, names, unequal
@@ -270,4 +271,4 @@ def _records_line(topic: str, extents: Sequence[Extent]) -> str:
 
 
 def _matches_line(config: Config, count: int) -> str:
-    return f"topic {config.output.topic}: {count:,} live matches, a tombstone for each"
+    return f"topic {config.output.topic}: {counted(count, 'live match')}, a tombstone for each"

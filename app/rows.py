@@ -166,6 +166,12 @@ class Words:
         return printable(" ".join([str(record.get(names.id, "?")), *data]))
 
 
+def counted(count: int, noun: str) -> str:
+    """So many of them, for people."""
+    plural = "" if count == 1 else "es" if noun.endswith("ch") else "s"
+    return f"{count:,} {noun}{plural}"
+
+
 def moment(ticks: int, unit: str) -> str:
     """An event's time in UTC, or as it is where the unit or the calendar has no word for it."""
     per_ms = TICKS_PER_MS.get(unit)

@@ -343,6 +343,7 @@ def _http(config: Config, process: Process) -> Iterator[Identity]:
         process.health(config, worker_id),
         access=allowed,
     )
+    _log.info("answers HTTP", at=reached_at(config.http.host, server.port), tls=bool(allowed.tls))
     try:
         yield Identity(
             worker_id, config.http.advertised or reached_at(config.http.host, server.port)

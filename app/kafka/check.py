@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Consumer, Producer
 
+from app.errors import UsageError
 from app.kafka.clients import with_defaults
 from app.kafka.cluster import made
 from app.kafka.inputs import consumer_properties
@@ -25,11 +26,14 @@ def check_properties(config: Config) -> None:
     The same for the client of the Schema Registry. Raises UsageError that names the table and what
     the client says.
     """
-    made(Producer, _offline(config.kafka_common), "kafka")
-    consumer = made(Consumer, _offline(consumer_properties(config, _NAME)), "kafka.consumer")
-    consumer.close()
-    transactional = producer_properties(config, _NAME, _LIMITS) | {"transactional.id": _NAME}
-    made(Producer, _offline(transactional), "kafka.producer")
+    try:
+        made(Producer, _offline(config.kafka_common), "kafka")
+        consumer = made(Consumer, _offline(consumer_properties(config, _NAME)), "kafka.consumer")
+        consumer.close()
+        transactional = producer_properties(config, _NAME, _LIMITS) | {"transactional.id": _NAME}
+        made(Producer, _offline(transactional), "kafka.producer")
+    except UsageError as error:
+        raise UsageError(f"{config.path}: {error.line}") from None
     if config.registry:
         from app.kafka.registry import Registry  # noqa: PLC0415 - half a second of imports
 

@@ -190,7 +190,7 @@ def _check_commands(
         10,
         lambda: str(command("read", "-c", str(config))),
     )
-    assert "1 live matches" in done(*reset)
+    assert "1 live match," in done(*reset)
     _check_looking(kafka, secured, config)
     _check_tokens(kafka, secured, config, monkeypatch)
     monkeypatch.setenv("SPANJOIN_KAFKA__SASL_PASSWORD", "another-password")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -126,7 +127,7 @@ def test_validate_says_what_was_understood(
     [
         (MINIMAL + "nonsense = 1\n", "unknown key join.nonsense"),
         (MINIMAL + "[kafka.consumer]\nacks = 1\n", "kafka.consumer.acks cannot be set"),
-        (MINIMAL + "[kafka.consumer]\nno.such = 1\n", "[kafka.consumer] No such configuration"),
+        (MINIMAL + "[kafka.consumer]\nno.such = 1\n", "job.toml: [kafka.consumer] No such config"),
         ("name = ", "is not valid TOML"),
         (MINIMAL.replace('"l"', '"l"\nschema = "no.avsc"'), "left.schema: "),
         (MINIMAL.replace('"l"', '"l"\nschema = "no.avsc"'), "no.avsc: no such file"),
@@ -140,6 +141,21 @@ def test_validate_says_what_is_wrong(
 ) -> None:
     path = write_job(tmp_path, text)
     assert message in failed(capsys, 2, "validate", "-c", str(path))
+
+
+def test_the_help_shows_the_commands_in_the_order_of_need(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run_command(["--help"])
+    said = capsys.readouterr().out
+    assert re.findall("^│ ([a-z]+)  ", said, re.MULTILINE) == [
+        "validate", "topics", "doctor", "run", "load", "read", "status", "query", "explain",
+        "rejects", "check", "replay", "schema", "watermark", "reset", "reshard", "state", "demo",
+    ]  # fmt: skip
+    run_command(["read", "--help"])
+    said += capsys.readouterr().out
+    assert "--follow" in said
+    assert "<bool>" not in said, "a flag takes no value"
 
 
 def test_schemas_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter
+from structlog.testing import capture_logs
 
 from app import health
 from app.errors import UsageError
 from app.health import CONNECTIONS_MAX, Health, Server, serve
+from app.run import Process, _http
+from tests.unit.jobs import MINIMAL, job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 class Worker:
@@ -75,7 +79,9 @@ def test_everything_else_is_refused(server: Server) -> None:
     assert get(server, "/nothing")[0] == 404
     assert get(server, "/page/index.html")[0] == 404
     assert get(server, "/livez/../etc/passwd")[0] == 404
-    assert get(server, "/livez", "POST")[0] == 501
+    assert get(server, "/livez", "POST") == (
+        501, "Unsupported method ('POST')\n", "text/plain; charset=utf-8",
+    )  # fmt: skip
     code, body, _ = get(server, "/status", "HEAD")
     assert (code, body) == (200, "")
 
@@ -127,6 +133,17 @@ def test_an_impossible_address_is_one_line(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         serve(host, port, worker.health(), CollectorRegistry())
+
+
+def test_a_worker_tells_where_it_is_reached(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    for text, told in (
+        (f"[http]\nport = {port}\n", [f"127.0.0.1:{port}"]),
+        ("[http]\nport = 0\n", []),
+    ):
+        with capture_logs() as lines, _http(job(tmp_path, MINIMAL + text), Process()):
+            assert [line["at"] for line in lines if line["log_level"] == "info"] == told
 
 
 def test_the_port_is_free_after_closing(worker: Worker) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from app.kafka.scan import Read
 from app.reading import apply
-from app.rows import Csv, JsonLines, Parquet, Words, duration, flatten, moment, plain
+from app.rows import Csv, JsonLines, Parquet, Words, counted, duration, flatten, moment, plain
 from schemas.match_schema import columns_of
 from tests.unit.jobs import MINIMAL, job, write_job
 
@@ -205,3 +205,17 @@ def test_the_last_record_of_a_key_decides() -> None:
 )
 def test_lengths_of_time_are_exact(ticks: int, unit: str, said: str) -> None:
     assert duration(ticks, unit) == said
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "text"),
+    [
+        (0, "row", "0 rows"),
+        (1, "row", "1 row"),
+        (1_200, "record", "1,200 records"),
+        (1, "live match", "1 live match"),
+        (2, "live match", "2 live matches"),
+    ],
+)
+def test_one_is_not_several(count: int, noun: str, text: str) -> None:
+    assert counted(count, noun) == text
