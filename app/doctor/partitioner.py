@@ -172,7 +172,15 @@ def _of_both(left: Placement, right: Placement, of_left: Verdict, of_right: Verd
             f"meet",
             "see to it that the producers of both sides place equal keys alike",
         )
-    return warn("partitioner: too few keys to tell whether both sides were written alike")
+    return _by_few(left, right, common)
+
+
+def _by_few(left: Placement, right: Placement, common: frozenset[str]) -> Finding:
+    """What can be said where their places may be chance."""
+    if len(common) != 1:
+        return warn("partitioner: too few keys to tell whether both sides were written alike")
+    few = f"{len(left.keys)} of {left.name} and {len(right.keys)} of {right.name}"
+    return ok(f"partitioner: both sides agree with {Verdict(common).name}, by few keys: {few}")
 
 
 def shown(key: bytes) -> str:

@@ -104,6 +104,8 @@ def custom(name: str, keys: list[bytes] = KEYS) -> Placement:
         (custom("left"), custom("right"), "ok", "200 sampled keys are on both sides, all together"),
         (custom("left", KEYS[:100]), custom("right", KEYS[100:]), "warn", "not known here"),
         (java("left", KEYS[:2]), librdkafka("right", KEYS[2:4]), "warn", "too few keys"),
+        (java("left", KEYS[:4]), java("right", KEYS[4:7]), "ok", "few keys: 4 of left and 3 of ri"),
+        (java("left", KEYS[:4]), java("right", KEYS[4:7]), "ok", "murmur2 (Java's default), by"),
     ],
 )
 def test_partitioners_are_compared(
