@@ -93,9 +93,7 @@ def fence_tail(authority: Authority, lane: int, own: frozenset[str]) -> None:
     that is, a healthy worker's most likely, is not ours to end before we know that it is our lane:
     that is left to `establish`.
     """
-    stable = authority.stable(lane)
-    high = authority.changelog(lane).end
-    stamps = authority.tail(lane, stable, high) if stable < high else []
+    stamps = _stamps(authority, lane, _undecided(authority, lane))
     if stamps and not stamps[-1].released:
         for name in sorted({stamp.writer for stamp in stamps} - own):
             authority.fence(name)
@@ -126,15 +124,30 @@ def extent_of(authority: Authority, lane: int, *, doubted: bool) -> Extent:
     return authority.changelog(lane)
 
 
+def _undecided(authority: Authority, lane: int) -> Extent:
+    """The part of a lane's changelog that is not decided yet.
+
+    A transaction that is open while the log is cut beyond it keeps the last stable offset below
+    the log's beginning: what it wrote there is gone.
+    """
+    stable = authority.stable(lane)
+    start, high = authority.changelog(lane)
+    return Extent(max(stable, start), high)
+
+
+def _stamps(authority: Authority, lane: int, part: Extent) -> list[Stamp] | None:
+    """Of a part of the changelog; None if it is not there any more."""
+    return authority.tail(lane, part.start, part.end) if part.start < part.end else []
+
+
 def _suspects(authority: Authority, survey: Survey) -> frozenset[str] | None:
     """Who may still have a transaction open that touches this lane; None: replay on first."""
     deadline = time.monotonic() + RELEASE_MARKER_WAIT_MS / 1000
     while True:
-        stable = authority.stable(survey.lane)
-        high = authority.changelog(survey.lane).end
-        if survey.position < stable:
+        undecided = _undecided(authority, survey.lane)
+        if survey.position < undecided.start:
             return None
-        stamps = authority.tail(survey.lane, stable, high) if stable < high else []
+        stamps = _stamps(authority, survey.lane, undecided)
         if stamps is None:
             # The lane has had another owner meanwhile, who has cut the log, or one of the answers
             # is old news. What was undecided then says nothing of now: all is asked anew, and the

@@ -216,6 +216,21 @@ def what_was_deleted_is_below_the_log(kafka: Cluster) -> None:
     assert following(kafka, reader(kafka, topic, 9), 1) == [(ABOVE, 9)]
 
 
+def the_last_stable_offset_may_be_below_the_beginning(kafka: Cluster) -> None:
+    topic, late, other = kafka.topic(), ready(kafka), ready(kafka)
+    write(late, topic, 1)
+    write(other, topic, 2, 3)
+    other.commit_transaction(10)
+    eventually(kafka, lambda: ends(kafka, topic) == (0, 0, 4))
+    delete(kafka, topic, 2)
+    start, stable, high = ends(kafka, topic)
+    assert (start, high) == (2, 4)
+    assert stable < start, "the first transaction is still open"
+    assert following(kafka, reader(kafka, topic, 2, "read_uncommitted"), 2) == [(3, 2), (EOF, 4)]
+    late.abort_transaction(10)
+    eventually(kafka, lambda: ends(kafka, topic) == (2, 5, 5))
+
+
 READING: Final = (
     transactions_show_when_they_are_committed,
     ends_differ_while_a_transaction_is_open,
@@ -226,4 +241,5 @@ READING: Final = (
     a_seek_is_undone_by_an_answer_that_it_has_outdated,
     assignments_grow_and_shrink,
     what_was_deleted_is_below_the_log,
+    the_last_stable_offset_may_be_below_the_beginning,
 )

@@ -81,8 +81,8 @@ class Log:
 
     @property
     def stable(self) -> int:
-        """The last stable offset: never below the start, though a transaction may be open there."""
-        return max(self.start, min(self.open.values(), default=len(self.entries)))
+        """The last stable offset; below the start where an open transaction was cut off."""
+        return min(self.open.values(), default=len(self.entries))
 
     def append(self, entry: Entry) -> int:
         """Add a record; returns its offset."""

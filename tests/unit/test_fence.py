@@ -17,14 +17,15 @@ class Broker:
     """After how many looks at the stable offset the tail's marker lands."""
     asked: list[str] = field(default_factory=list)
     cut_to: int = 0
-    """Where the log is found to begin by whoever reads its tail; stable is no less from then on."""
+    """Where the log is found to begin by whoever reads its tail; it is known from then on."""
+    start: int = 0
 
     def look_again(self) -> None:
         self.asked.append("look again")
 
     def changelog(self, lane: int) -> Extent:
         self.asked.append("high")
-        return Extent(0, self.end)
+        return Extent(self.start, self.end)
 
     def stable(self, lane: int) -> int:
         self.asked.append("stable")
@@ -32,9 +33,9 @@ class Broker:
         return self.stable_at if self.settles_after >= 0 else self.end
 
     def tail(self, lane: int, start: int, end: int) -> list[Stamp] | None:
-        assert (start, end) == (self.stable_at, self.end)
+        assert (start, end) == (max(self.stable_at, self.start), self.end)
         if start < self.cut_to:
-            self.stable_at = self.cut_to
+            self.start = self.cut_to
             return None
         return self.stamps
 
@@ -147,3 +148,9 @@ def test_writers_of_the_tail_that_is_there_are_fenced_after_old_news_of_it() -> 
     assert answer is not None
     assert answer.names == {"w2"}
     assert broker.asked[2:] == ["look again", "stable", "high", "fence w2", "stored", "high"]
+
+
+def test_what_was_cut_of_an_undecided_tail_is_not_looked_for() -> None:
+    broker = Broker(stable_at=5, end=9, stamps=[Stamp("w2", released=False)], start=7)
+    fence_tail(broker, 0, frozenset())
+    assert broker.asked == ["stable", "high", "fence w2"]
