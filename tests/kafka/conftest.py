@@ -10,10 +10,13 @@ import pytest
 from app.broker import Broker, start_broker
 from tests.kafka.harness import Harness
 from tests.kafka.lane import Lane, Lanes
+from tests.kafka.proxy import proxied_broker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.kafka.proxy import Proxy
 
 LANES: Final = 28
 """More than any one file has tests."""
@@ -48,6 +51,13 @@ def kafka(broker: Broker, tmp_path: Path) -> Iterator[Harness]:
         yield harness
     finally:
         harness.close()
+
+
+@pytest.fixture(scope="session")
+def proxied() -> Iterator[tuple[Proxy, str]]:
+    """A proxy in front of a broker of its own, and the address of both."""
+    with proxied_broker() as both:
+        yield both
 
 
 @pytest.fixture(scope="module")

@@ -7,17 +7,20 @@ length, then the request: which it is, its version and number, the client's id, 
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import struct
 import threading
 from typing import TYPE_CHECKING, Final, Self
 
-from tests.kafka.workers import HOST
+from app.broker import ENVIRONMENT_NAME, start_broker
+from tests.kafka.workers import HOST, free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import TracebackType
 
+LIST_OFFSETS: Final = 2
 JOIN_GROUP: Final = 11
 HEARTBEAT: Final = 12
 END_TXN: Final = 26
@@ -49,6 +52,11 @@ class Proxy:
         """From now on a connection stands still at a request that stays, by its kind and client."""
         self._going_on.clear()
         self._stays = stays
+
+    def break_at(self, breaks: Callable[[int, str], bool]) -> None:
+        """From now on a connection breaks at such a request, by its kind and client."""
+        self._going_on.set()
+        self._stays = breaks
 
     def go_on(self) -> None:
         """What stood still is over: those connections break."""
@@ -130,6 +138,20 @@ class Proxy:
             while chunk := broker.recv(_CHUNK):
                 client.sendall(chunk)
         _break(client)
+
+
+@contextlib.contextmanager
+def proxied_broker() -> Iterator[tuple[Proxy, str]]:
+    """A proxy in front of a broker of its own, and the address at which both are reached."""
+    port = free_port()
+    address = f"{HOST}:{port}"
+    advertised = {"advertised.listeners": f"PLAINTEXT://{address}"}
+    environ = {name: value for name, value in os.environ.items() if name != ENVIRONMENT_NAME}
+    with (
+        start_broker(advertised, environ=environ) as broker,
+        Proxy(port, broker.bootstrap_servers) as proxy,
+    ):
+        yield proxy, address
 
 
 def _client(frame: bytes) -> str:

@@ -7,6 +7,7 @@ import socket
 import struct
 import time
 import uuid
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,8 +15,10 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tests.kafka.proxy import LIST_OFFSETS, Proxy
 from tests.kafka.reading import QUIET
 from tests.simulation.contract import PROMISES
+from tests.simulation.contract_reading import BREAKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,7 +32,8 @@ END_TXN = 26
 class Real:
     """A real cluster."""
 
-    def __init__(self, bootstrap_servers: str) -> None:
+    def __init__(self, bootstrap_servers: str, proxy: Proxy | None = None) -> None:
+        self._proxy = proxy
         self._common: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, **QUIET}
         self.admin: Any = AdminClient(self._common)
         self._ids: dict[str, tuple[int, int]] = {}
@@ -85,6 +89,13 @@ class Real:
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 
+    @contextmanager
+    def breaking(self) -> Iterator[None]:
+        assert self._proxy is not None, "nobody stands between"
+        self._proxy.break_at(lambda kind, _client: kind == LIST_OFFSETS)
+        yield
+        self._proxy.go_on()
+
     def end_late(self, name: str, producer: Any, *, commit: bool) -> int:
         """EndTxn, version 1, on a connection of its own: the client knows nothing of it."""
         self._ids.pop(name, None)
@@ -119,3 +130,15 @@ def cluster(broker: Broker) -> Iterator[Real]:
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
 def test_promise(promise: Callable[[Cluster], None], cluster: Real) -> None:
     promise(cluster)
+
+
+@pytest.mark.parametrize("promise", BREAKING, ids=lambda promise: promise.__name__)
+def test_promise_of_connections_that_break(
+    promise: Callable[[Cluster], None], proxied: tuple[Proxy, str]
+) -> None:
+    proxy, address = proxied
+    cluster = Real(address, proxy)
+    try:
+        promise(cluster)
+    finally:
+        cluster.close()

@@ -26,10 +26,10 @@ from bench.procfs import cpu_seconds
 from tests.kafka.avro import encode, instant
 from tests.kafka.harness import Harness
 from tests.kafka.load import Load
-from tests.kafka.proxy import Proxy
+from tests.kafka.proxy import proxied_broker
 from tests.kafka.streams import random_stream
 from tests.kafka.victims import halted, victim
-from tests.kafka.workers import HOST, eventually, free_port, lanes_of
+from tests.kafka.workers import eventually, lanes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -287,14 +287,8 @@ def test_an_end_of_a_transaction_that_comes_late_finds_nothing(tmp_path: Path) -
     It would commit half of that, were it a turn of the same producer. The other half never comes:
     the worker dies, and the next one runs the turn again.
     """
-    port = free_port()
-    advertised = {"advertised.listeners": f"PLAINTEXT://{HOST}:{port}"}
-    environ = {name: value for name, value in os.environ.items() if name != ENVIRONMENT_NAME}
-    with (
-        start_broker(advertised, environ=environ) as broker,
-        Proxy(port, broker.bootstrap_servers) as proxy,
-    ):
-        kafka = Harness(f"{HOST}:{port}", tmp_path)
+    with proxied_broker() as (proxy, address):
+        kafka = Harness(address, tmp_path)
         try:
             kafka.create_topics(1)
             config = kafka.write_config()

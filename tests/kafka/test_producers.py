@@ -22,9 +22,9 @@ from app.kafka.limits import Limits
 from app.kafka.transactions import LaneWrite, Topics, Transactions
 from app.steps import nobody
 from tests.kafka.harness import Harness
-from tests.kafka.proxy import TXN_OFFSET_COMMIT, Proxy
+from tests.kafka.proxy import TXN_OFFSET_COMMIT, proxied_broker
 from tests.kafka.victims import fence
-from tests.kafka.workers import HOST, eventually, free_port
+from tests.kafka.workers import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,15 +119,9 @@ def test_offsets_that_do_not_come_back_are_given_up_and_not_committed_later(
     """The broker is gone while they are on their way: the call waits for it, whatever its time."""
     monkeypatch.setattr(transactions, "CALL_TIMEOUT_S", 1.0)
     monkeypatch.setattr(ends, "LEFT_AFTER_S", LEFT_AFTER_S)
-    port = free_port()
-    advertised = {"advertised.listeners": f"PLAINTEXT://{HOST}:{port}"}
-    environ = {name: value for name, value in os.environ.items() if name != ENVIRONMENT_NAME}
-    with (
-        start_broker(advertised, environ=environ) as broker,
-        Proxy(port, broker.bootstrap_servers) as proxy,
-    ):
-        kafka = Harness(f"{HOST}:{port}", tmp_path)
-        consumer = Consumer({"bootstrap.servers": f"{HOST}:{port}", "group.id": kafka.job.name})
+    with proxied_broker() as (proxy, address):
+        kafka = Harness(address, tmp_path)
+        consumer = Consumer({"bootstrap.servers": address, "group.id": kafka.job.name})
         try:
             kafka.create_topics(1)
             kafka.create_topic(kafka.job.changelog, 1)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from app.broker import ENVIRONMENT_NAME, start_broker
 from tests.kafka.avro import encode, instant
 from tests.kafka.harness import Harness
 from tests.kafka.proxy import HEARTBEAT, JOIN_GROUP, Proxy
-from tests.kafka.workers import HOST, free_port, lanes_of
+from tests.kafka.workers import lanes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,32 +22,19 @@ RESTARTED: Final = 75
 WITHIN_S: Final = 60
 
 
-@pytest.fixture(scope="module")
-def proxy() -> Iterator[tuple[Proxy, str]]:
-    """Between a broker and all its clients, and its address."""
-    port = free_port()
-    advertised = {"advertised.listeners": f"PLAINTEXT://{HOST}:{port}"}
-    environ = {name: value for name, value in os.environ.items() if name != ENVIRONMENT_NAME}
-    with (
-        start_broker(advertised, environ=environ) as broker,
-        Proxy(port, broker.bootstrap_servers) as between,
-    ):
-        yield between, f"{HOST}:{port}"
-
-
 @pytest.fixture
-def kafka(proxy: tuple[Proxy, str], tmp_path: Path) -> Iterator[Harness]:
-    harness = Harness(proxy[1], tmp_path)
+def kafka(proxied: tuple[Proxy, str], tmp_path: Path) -> Iterator[Harness]:
+    harness = Harness(proxied[1], tmp_path)
     try:
         yield harness
     finally:
-        proxy[0].go_on()
+        proxied[0].go_on()
         harness.close()
 
 
 @pytest.fixture
-def between(proxy: tuple[Proxy, str]) -> Proxy:
-    return proxy[0]
+def between(proxied: tuple[Proxy, str]) -> Proxy:
+    return proxied[0]
 
 
 def impatient(kafka: Harness, config: Path) -> Worker:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import (
     OFFSET_BEGINNING,
     OFFSET_END,
+    OFFSET_INVALID,
     KafkaError,
     KafkaException,
     TopicPartition,
@@ -22,6 +23,7 @@ from tests.simulation.contract_words import (
     error_of,
     eventually,
     following,
+    high_of,
     nothing,
     reader,
     ready,
@@ -231,6 +233,17 @@ def the_last_stable_offset_may_be_below_the_beginning(kafka: Cluster) -> None:
     eventually(kafka, lambda: ends(kafka, topic) == (2, 5, 5))
 
 
+def an_end_is_none_where_the_connection_breaks(kafka: Cluster) -> None:
+    topic, producer = kafka.topic(), ready(kafka)
+    write(producer, topic, 1, 2)
+    commit(kafka, producer, topic)
+    assert ends(kafka, topic) == (0, 3, 3)
+    with kafka.breaking():
+        assert high_of(kafka, topic) == OFFSET_INVALID, "and no error"
+    kafka.admin.list_topics(timeout=10)  # The real client may need that to find the leader.
+    assert ends(kafka, topic) == (0, 3, 3)
+
+
 READING: Final = (
     transactions_show_when_they_are_committed,
     ends_differ_while_a_transaction_is_open,
@@ -243,3 +256,5 @@ READING: Final = (
     what_was_deleted_is_below_the_log,
     the_last_stable_offset_may_be_below_the_beginning,
 )
+BREAKING: Final = (an_end_is_none_where_the_connection_breaks,)
+"""Promises of connections that break."""

@@ -15,6 +15,7 @@ from confluent_kafka.admin import OffsetSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
 EOF: Final = "end"
 ABOVE: Final = "not in the log"
@@ -47,6 +48,9 @@ class Cluster(Protocol):
 
     def sleep(self, seconds: float) -> None:
         """Let time pass."""
+
+    def breaking(self) -> AbstractContextManager[None]:
+        """Every connection breaks on which a ListOffsets comes."""
 
     def end_late(self, name: str, producer: Any, *, commit: bool) -> int:
         """An EndTxn of this producer that arrives now; the broker's error code."""
@@ -133,23 +137,26 @@ def error_of(call: Callable[[], object]) -> KafkaError:
 
 def ends(kafka: Cluster, topic: str, lane: int = 0) -> tuple[int, int, int]:
     """Log start, last stable offset, high watermark."""
-    place = TopicPartition(topic, lane)
-    asked = (
-        (_EARLIEST, IsolationLevel.READ_UNCOMMITTED),
-        (_LATEST, IsolationLevel.READ_COMMITTED),
-        (_LATEST, IsolationLevel.READ_UNCOMMITTED),
-    )
-    start, stable, high = (
-        int(
-            kafka.admin.list_offsets({place: spec}, isolation_level=isolation, request_timeout=10)[
-                place
-            ]
-            .result(15)
-            .offset
+    start, stable = (
+        offset_of(kafka, topic, lane, spec, isolation)
+        for spec, isolation in (
+            (_EARLIEST, IsolationLevel.READ_UNCOMMITTED),
+            (_LATEST, IsolationLevel.READ_COMMITTED),
         )
-        for spec, isolation in asked
     )
-    return start, stable, high
+    return start, stable, high_of(kafka, topic, lane)
+
+
+def high_of(kafka: Cluster, topic: str, lane: int = 0) -> int:
+    return offset_of(kafka, topic, lane, _LATEST, IsolationLevel.READ_UNCOMMITTED)
+
+
+def offset_of(
+    kafka: Cluster, topic: str, lane: int, spec: OffsetSpec, isolation: IsolationLevel
+) -> int:
+    place = TopicPartition(topic, lane)
+    asked = kafka.admin.list_offsets({place: spec}, isolation_level=isolation, request_timeout=10)
+    return int(asked[place].result(15).offset)
 
 
 def stored(kafka: Cluster, group: str, topic: str, isolation: str = "read_committed") -> int | None:

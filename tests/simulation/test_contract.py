@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,12 +12,13 @@ from tests.simulation.broker import Broker
 from tests.simulation.client import Client
 from tests.simulation.consumer import Consumer
 from tests.simulation.contract import PROMISES
+from tests.simulation.contract_reading import BREAKING
 from tests.simulation.network import Refused
 from tests.simulation.producer import Producer
 from tests.simulation.world import Process, World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tests.simulation.contract_words import Cluster
 
@@ -47,6 +49,12 @@ class Simulated:
     def sleep(self, seconds: float) -> None:
         self.broker.world.sleep(seconds)
 
+    @contextmanager
+    def breaking(self) -> Iterator[None]:
+        self.broker.weather.lose_request = 1.0
+        yield
+        self.broker.weather.calm()
+
     def end_late(self, name: str, producer: Any, *, commit: bool) -> int:
         sender = producer._sender
         try:
@@ -57,7 +65,7 @@ class Simulated:
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
+@pytest.mark.parametrize("promise", [*PROMISES, *BREAKING], ids=lambda promise: promise.__name__)
 def test_promise(
     promise: Callable[[Cluster], None], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

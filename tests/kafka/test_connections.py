@@ -1,0 +1,146 @@
+"""A connection breaks on which the ends of a log are asked for; a log is cut that is looked at."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+
+from app.config import load_config
+from app.errors import Unreachable
+from app.kafka.authority import Authority
+from app.kafka.cluster import Cluster, Extent
+from rebalance.fence import Survey, establish, fence_tail
+from rebalance.lanes import Extent as Log
+from tests.kafka.avro import encode, instant
+from tests.kafka.harness import Harness
+from tests.kafka.proxy import LIST_OFFSETS, Proxy
+from tests.kafka.reading import QUIET
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+ANSWERED_WITHIN_S: Final = 5.0
+"""Less than a look at a tail may take that finds nothing."""
+PATIENCE_S: Final = 3.0
+
+
+@pytest.fixture
+def proxy(proxied: tuple[Proxy, str]) -> Iterator[Proxy]:
+    proxy, _ = proxied
+    yield proxy
+    proxy.go_on()
+
+
+@pytest.fixture
+def kafka(proxied: tuple[Proxy, str], tmp_path: Path) -> Iterator[Harness]:
+    harness = Harness(proxied[1], tmp_path)
+    try:
+        yield harness
+    finally:
+        harness.close()
+
+
+def the_nth(number: int, suffix: str = "") -> tuple[Callable[[int, str], bool], Callable[[], bool]]:
+    """Breaks at one ListOffsets, of a client whose id ends like this; and whether it has."""
+    seen: list[str] = []
+
+    def breaks(kind: int, client: str) -> bool:
+        if kind == LIST_OFFSETS and client.endswith(suffix):
+            seen.append(client)
+            return len(seen) == number
+        return False
+
+    return breaks, lambda: len(seen) >= number
+
+
+@pytest.mark.parametrize("number", range(1, 9))
+def test_a_lane_runs_although_a_connection_breaks_while_its_ends_are_asked_for(
+    kafka: Harness, proxy: Proxy, number: int
+) -> None:
+    kafka.create_topics(1)
+    config = kafka.write_config()
+    worker = kafka.start(config)
+    kafka.send(kafka.job.left, b"k", encode(instant("l1", 10)))
+    kafka.settle()
+    assert worker.terminate() == 0
+    breaks, broken = the_nth(number, "-admin")
+    proxy.break_at(breaks)
+    heir = kafka.start(config)
+    kafka.await_running(heir)
+    assert broken(), "fewer of them than that were asked for"
+    kafka.send(kafka.job.right, b"k", encode(instant("r1", 10)))
+    kafka.await_matches(["L:l1|R:r1"])
+    assert heir.terminate() == 0
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_command_finds_the_ends_of_a_topic_although_a_connection_breaks(
+    kafka: Harness, proxy: Proxy, number: int
+) -> None:
+    kafka.create_topics(1)
+    kafka.send(kafka.job.left, b"k", b"v")
+    kafka.flush()
+    cluster = Cluster(load_config(kafka.write_config(), {}))
+    breaks, broken = the_nth(number)
+    proxy.break_at(breaks)
+    assert cluster.extents(kafka.job.left, 1) == [Extent(0, 1, 1)]
+    assert broken()
+
+
+def test_a_command_says_so_when_a_leader_does_not_answer(kafka: Harness, proxy: Proxy) -> None:
+    kafka.create_topics(1)
+    cluster = Cluster(load_config(kafka.write_config(), {}), PATIENCE_S)
+    proxy.break_at(lambda kind, _client: kind == LIST_OFFSETS)
+    with pytest.raises(Unreachable, match=r"^no broker answered at .*did not answer"):
+        cluster.extents(kafka.job.left, 1)
+
+
+class Slept(Authority):
+    """It slept after its first look at where the changelog is undecided."""
+
+    def __init__(self, kafka: Harness, undecided: Log) -> None:
+        super().__init__(load_config(kafka.write_config(), {}), "slept", threading.Event())
+        self._stable, self._log = [undecided.start], [undecided]
+
+    def stable(self, lane: int) -> int:
+        """As it was then, the first time."""
+        return self._stable.pop() if self._stable else super().stable(lane)
+
+    def changelog(self, lane: int) -> Log:
+        """Likewise."""
+        return self._log.pop() if self._log else super().changelog(lane)
+
+
+def test_a_tail_that_was_cut_meanwhile_is_not_looked_for_any_more(kafka: Harness) -> None:
+    topic = kafka.job.changelog
+    kafka.create_topic(topic, 1)
+    names = [f"{kafka.job.name}-{number}" for number in range(2)]
+    owner, heir = (transaction(kafka, name) for name in names)
+    undecided = Log(0, 2)
+    for producer in (owner, heir):
+        producer.commit_transaction(10)
+    begun = transaction(kafka, f"{kafka.job.name}-2")
+    cut = TopicPartition(topic, 0, 3)
+    kafka.cluster.admin.delete_records([cut])[cut].result(30)
+    began = time.monotonic()
+    fence_tail(Slept(kafka, undecided), 0, frozenset())
+    begun.commit_transaction(10)  # It was left alone.
+    found = establish(Slept(kafka, undecided), Survey(0, 2, names[1], frozenset()))
+    assert found is None, "there is more to replay"
+    assert time.monotonic() - began < ANSWERED_WITHIN_S
+
+
+def transaction(kafka: Harness, name: str) -> Producer:
+    """One with a record in the changelog, which the broker has."""
+    servers = {"bootstrap.servers": kafka.bootstrap_servers, **QUIET}
+    producer = Producer({**servers, "transactional.id": name})
+    producer.init_transactions(10)
+    producer.begin_transaction()
+    producer.produce(kafka.job.changelog, b"a turn", partition=0, headers={"writer": name.encode()})
+    assert producer.flush(10) == 0
+    return producer
