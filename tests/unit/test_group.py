@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 import weakref
 from concurrent.futures import Future
@@ -49,7 +50,10 @@ def test_lanes_that_are_nobodys_are_given_out_soon(answer: object, is_unsettled:
     assert asked(answer) is is_unsettled
 
 
-def test_a_client_that_does_not_answer_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_client_that_does_not_answer_is_replaced(
+    monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
     monkeypatch.setattr("app.kafka.group.LOOK_S", 0.01)
     monkeypatch.setattr("app.kafka.replaced.FORGOTTEN_S", 0.01)
     made: list[weakref.ref[Any]] = []
@@ -62,6 +66,8 @@ def test_a_client_that_does_not_answer_is_replaced(monkeypatch: pytest.MonkeyPat
             self.future: Future[Any] = Future()
             if len(made) > 1:
                 self.future.set_result(described(STABLE, 1))
+            elif fails:
+                self.future.set_exception(KafkaException(KafkaError(KafkaError._TRANSPORT)))
 
         def describe_consumer_groups(
             self, names: list[str], *, request_timeout: float
@@ -70,11 +76,13 @@ def test_a_client_that_does_not_answer_is_replaced(monkeypatch: pytest.MonkeyPat
             assert request_timeout >= NEVER_S
             return {names[0]: self.future}
 
+    gc.disable()  # As in a worker.
     group = GroupState(cast("Any", Admin), "job")
     assert [group.unsettled(4) for _ in range(3)] == [False, True, True]
     assert len(made) == 2
     deadline = time.monotonic() + 10
     while made[0]() is not None and time.monotonic() < deadline:
         time.sleep(0.01)
+    gc.enable()
     assert made[0]() is None, "it would keep threads and connections"
     assert made[1]() is not None
