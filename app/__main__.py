@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
-import time
 from typing import TYPE_CHECKING, Final
 
 from app.errors import EXIT_DONE
@@ -30,6 +28,8 @@ def main() -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, _end)
     _import_log()
+    import threading  # noqa: PLC0415
+
     from app.cli import run_command  # noqa: PLC0415 (this is what takes long)
 
     code = run_command(sys.argv[1:])
@@ -43,6 +43,8 @@ def _end(_number: int, _frame: FrameType | None) -> None:
 
 
 def _end_late(code: int) -> None:
+    import time  # noqa: PLC0415
+
     time.sleep(ENDS_WITHIN_S)
     sys.stdout.flush()
     os._exit(code)

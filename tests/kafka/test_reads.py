@@ -214,7 +214,7 @@ def test_query_finds_the_owner(kafka: Harness) -> None:
     assert len({answer["owner"] for answer in answers}) == 2
     assert json.loads(done(*query, keys[0].encode().hex(), "--key-hex", "--json")) == answers[0]
     table = done(*query, keys[0], "--linearizable")
-    for text in (keys[0], "l0 payload=pay", "20 - 30", "1 matches"):
+    for text in (keys[0], "l0 payload=pay", "20 - 30", "1 match"):
         assert text in table
     other = str((answers[0]["lane"] + 1) % 3)
     assert "no live rows of this key" in done(*query, keys[0], "--lane", other)

@@ -53,7 +53,7 @@ def test_a_full_join_whose_lanes_move_and_whose_workers_die(
     shown = [json.loads(line) for line in done("read", "-c", str(config), "--format", "jsonl")
              .splitlines()]  # fmt: skip
     assert {row["id"] for row in shown} == stream.live() | set(rows)
-    assert f"{len(rows)} unmatched rows" in done("read", "-c", str(config), "--limit", "0")
+    assert f"{len(rows):,} unmatched rows" in done("read", "-c", str(config), "--limit", "0")
     kafka.write_config(join={"type": "left"})
     other = kafka.start(config)
     assert other.wait() == 2

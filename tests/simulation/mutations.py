@@ -204,11 +204,11 @@ MUTATIONS: Final = (
         (
             Edit(
                 Worker.commit,
-                "    begun = self.transactions.begin(",
+                "    written = self._write(",
                 "    for plan in plans:\n"
                 "        store = self.lanes[plan.lane].opened\n"
                 "        store.apply(plan.rows, plan.buckets, plan.checkpoint, store.position)\n"
-                "    begun = self.transactions.begin(",
+                "    written = self._write(",
             ),
         ),
     ),
