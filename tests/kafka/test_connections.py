@@ -58,24 +58,21 @@ def the_nth(number: int, suffix: str = "") -> tuple[Callable[[int, str], bool], 
     return breaks, lambda: len(seen) >= number
 
 
-@pytest.mark.parametrize("number", range(1, 9))
+@pytest.mark.parametrize("number", [2, 4, 7, 12, 13])
 def test_a_lane_runs_although_a_connection_breaks_while_its_ends_are_asked_for(
     kafka: Harness, proxy: Proxy, number: int
 ) -> None:
     kafka.create_topics(1)
-    config = kafka.write_config()
-    worker = kafka.start(config)
     kafka.send(kafka.job.left, b"k", encode(instant("l1", 10)))
-    kafka.settle()
-    assert worker.terminate() == 0
+    kafka.send(kafka.job.right, b"k", encode(instant("r1", 10)))
+    kafka.flush()
     breaks, broken = the_nth(number, "-admin")
     proxy.break_at(breaks)
-    heir = kafka.start(config)
-    kafka.await_running(heir)
+    worker = kafka.start(kafka.write_config())
+    kafka.await_running(worker)
     assert broken(), "fewer of them than that were asked for"
-    kafka.send(kafka.job.right, b"k", encode(instant("r1", 10)))
     kafka.await_matches(["L:l1|R:r1"])
-    assert heir.terminate() == 0
+    assert worker.terminate() == 0
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
