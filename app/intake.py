@@ -75,6 +75,15 @@ class Intake:
             if ended is not None and offset >= ended.expected[side] and not ended.unread[side]:
                 ended.drained[side] = True
                 self.idleness.ended(side, lane, offset)
+        if self.inputs.asleep:
+            self._wake()
+
+    def _wake(self) -> None:
+        """Fetch the left side on; what was fetched ahead is gone, as the client has paused it."""
+        self.inputs.asleep = False
+        for running in self.running.values():
+            if not (running.held[Side.LEFT] or running.unread[Side.LEFT]):
+                self.inputs.flow(Side.LEFT, running.lane, running.expected[Side.LEFT])
 
     def _accept(self, running: Running, side: Side, batch: Batch, now: int | None) -> None:
         offsets, keys, values, messages = batch

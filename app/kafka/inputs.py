@@ -137,6 +137,12 @@ class Inputs:
         self._gave_up = False
         """Whether the rebalance that is being told has taken lanes from us."""
         self._closing = False
+        self.asleep = False
+        """Whether the client has paused the lanes that stay, for a rebalance that is told by now.
+
+        Its fetcher has nothing to fetch meanwhile, and falls asleep for up to a second; when they
+        go on nobody wakes it, but a seek does.
+        """
         self._consumers = (
             Consumer({**with_defaults(properties), "error_cb": self._on_trouble}),
             Consumer(
@@ -313,6 +319,7 @@ class Inputs:
         if self._classic and not partitions and not self._gave_up:
             self._guard(self._hasten)
         self._newcomer = self._gave_up = False
+        self.asleep = True
         at = [TopicPartition(p.topic, p.partition, _NOWHERE) for p in partitions]
         self._guard(lambda: consumer.incremental_assign(at))
         self._guard(lambda: consumer.pause(at))
@@ -327,7 +334,7 @@ class Inputs:
             self.subscribe()
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._gave_up = True  # The client joins again by itself.
+        self._gave_up = self.asleep = True  # The client joins again by itself.
         self._guard(lambda: self._moves.revoked([p.partition for p in partitions]))
         self._guard(lambda: consumer.incremental_unassign(partitions))
 

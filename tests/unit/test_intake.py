@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
+import pytest
+
 from app.intake import Intake, cut_off
 from app.kafka.inputs import Batch, Polled
 from schemas.records import Side
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 @dataclass
 class Inputs:
     flows: list[tuple[Side, int, int]] = field(default_factory=list)
+    asleep: bool = False
 
     def flow(self, side: Side, lane: int, position: int) -> None:
         self.flows.append((side, lane, position))
@@ -60,6 +63,24 @@ def test_a_side_that_is_held_stays_held() -> None:
     lane.expected[Side.LEFT], lane.held[Side.LEFT] = 100, True
     intake_of(lane, inputs).accept(polled(0, 1, 2), now=None)
     assert inputs.flows == []
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_a_client_that_fell_asleep_in_a_rebalance_is_woken(held: bool) -> None:
+    """Behind what it gave in the same poll; the right side's client is in no group."""
+    lane, inputs = running(), Inputs(asleep=True)
+    intake = intake_of(lane, inputs)
+    lane.unread[Side.LEFT] = True  # So nothing is taken, and nothing else moves.
+    intake.accept(Polled(), now=None)
+    assert inputs.flows == []
+    lane.unread[Side.LEFT], lane.held[Side.LEFT] = False, held
+    lane.expected[:] = [100, 7]
+    inputs.asleep = True
+    intake.accept(Polled(), now=None)
+    assert inputs.flows == ([] if held else [(Side.LEFT, 0, 100)])
+    assert not inputs.asleep
+    intake.accept(Polled(), now=None)
+    assert len(inputs.flows) == (not held), "once"
 
 
 def test_what_is_beyond_the_end_of_reading_is_not_taken() -> None:

@@ -61,6 +61,7 @@ def test_its_records_wait_in_their_order() -> None:
 @dataclass
 class Inputs:
     calls: list[tuple[object, ...]] = field(default_factory=list)
+    asleep: bool = False
 
     def flow(self, side: Side, lane: int, position: int) -> None:
         self.calls.append(("flow", side, lane, position))
