@@ -47,6 +47,10 @@ class Beyond:
 
     def step(self) -> None:
         """Ask, and act on answers. Raises UsageError where records are gone."""
+        for place in {*self._since, *self._asked} - set(self.worker.inputs.out_of_range):
+            # Sought anew for another reason: what was found before says nothing of the next time.
+            self._forget(place)
+            self._asked.pop(place, None)
         for place, words in list(self.worker.inputs.out_of_range.items()):
             running = self.worker.running.get(place[1])
             asked = self._asked.pop(place, None)

@@ -111,6 +111,31 @@ def test_an_end_before_the_position_that_passes_stops_nothing(job: Job) -> None:
     assert job.flows == [(*PLACE, POSITION)]
 
 
+def test_what_was_sought_for_another_reason_is_doubted_anew(job: Job) -> None:
+    """As after a rebalance: a second time of old news, later, is not the first one going on."""
+    job.extent = Extent(0, POSITION - 1)
+    job.steps(1)
+    job.flow(*PLACE, POSITION)
+    job.steps(3600)
+    job.out_of_range[PLACE] = "again"
+    job.steps(DOUBTED_S - 1)
+    with pytest.raises(UsageError):
+        job.steps(2)
+
+
+def test_an_answer_of_before_is_not_one_of_now(job: Job) -> None:
+    answer: Future[Any] = Future()
+    job.submit = lambda *_: answer  # type: ignore[method-assign]
+    job.steps(1)
+    job.flow(*PLACE, POSITION)
+    job.steps(1)
+    answer.set_result((Extent(0, 0), Extent(POSITION + 1, 90)))
+    del job.submit
+    job.out_of_range[PLACE] = "again"
+    job.steps(1)
+    assert job.looks == 1
+
+
 @pytest.mark.parametrize("held", [True, False])
 def test_a_side_that_is_to_rest_is_left_alone(job: Job, *, held: bool) -> None:
     flag = job.running[0].held if held else job.running[0].unread
