@@ -9,10 +9,10 @@ typedef struct {
     int known;
 } Level;
 
-/* A turn's decisions. The objects belong to the caller, but for the names of attributes. */
+/* A turn's decisions. The objects belong to the caller, but for the slots. */
 typedef struct {
     PyObject *table, *open, *pairs, *inserted;
-    Names names;
+    Slots slots;
     Met met;
     int64_t bounds[BOUNDS];
     Level lane, tops[2];
@@ -59,11 +59,11 @@ static int enter(Turn *turn, PyObject *window, PyObject *record, int side, const
 {
     PyObject *mine = PyTuple_GET_ITEM(window, side), *theirs = PyTuple_GET_ITEM(window, 1 - side);
     PyObject *row = PyTuple_GET_ITEM(record, ROW);
-    const Names *names = &turn->names;
+    Slots *slots = &turn->slots;
     Met *met = &turn->met;
-    if (!overlapping(theirs, times->start, times->end, names, met))
+    if (!overlapping(theirs, times->start, times->end, slots, met))
         return 0;
-    int done = put_row(mine, row, names);
+    int done = put_row(mine, row, slots);
     if (done <= 0)
         return done;
     for (Py_ssize_t at = 0; at < met->size; at++) {
@@ -71,8 +71,9 @@ static int enter(Turn *turn, PyObject *window, PyObject *record, int side, const
         if (append(turn->pairs, PyTuple_Pack(3, left, right, record)) < 0)
             return -1;
     }
-    if (PyObject_SetAttr(mine, names->used, Py_True) < 0)
-        return -1;
+    PyObject **used = slot_of(mine, &slots->used);
+    if (used != NULL && *used != Py_True)
+        Py_SETREF(*used, Py_NewRef(Py_True));
     return PyList_Append(turn->inserted, record) < 0 ? -1 : 1;
 }
 
@@ -180,7 +181,7 @@ PyObject *decide(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t 
     }
     if (!read_deciding(args[1], &turn) || !read_watermarks(args[2], args[3], &turn))
         return NULL;
-    if (take_names(&turn.names) < 0)
+    if (take_slots(&turn.slots) < 0)
         return NULL;
     int failed = 0;
     while (!failed && taken < PyList_GET_SIZE(args[0])
@@ -190,7 +191,7 @@ PyObject *decide(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t 
         Py_DECREF(record);
         taken++;
     }
-    give_names(&turn.names);
+    give_slots(&turn.slots);
     PyMem_Free(turn.met.rows);
     if (failed)
         return NULL;

@@ -34,12 +34,22 @@ PyObject *sweep(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 PyObject *expire(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 PyObject *remove_windows(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 
-/* Names of attributes. Returns 0, or -1 with an exception and nothing to be given back. */
+/* An attribute with a slot of its own, and where objects of the type that was met last have it. */
 typedef struct {
-    PyObject *last, *used, *shelves, *bits, *longest, *rows;
-} Names;
-int take_names(Names *names);
-void give_names(Names *names);
+    PyObject *name;
+    PyTypeObject *type;
+    Py_ssize_t offset;
+} Slot;
+
+/* Those of a side, and of a shelf. Returns 0, or -1 with an exception and nothing to be given back.
+ */
+typedef struct {
+    Slot last, used, shelves, bits, longest, rows;
+} Slots;
+int take_slots(Slots *slots);
+void give_slots(Slots *slots);
+/* Where an object has the attribute; NULL is a doubt. */
+PyObject **slot_of(PyObject *owner, Slot *slot);
 
 /* Rows that overlap: not held, so before any code of Python's runs they must be. */
 typedef struct {
@@ -49,9 +59,9 @@ typedef struct {
 
 /* Puts a row, a tuple of ROW_SIZE, into a side: 1; 0 is a doubt, with nothing changed; -1 an
  * exception. */
-int put_row(PyObject *side, PyObject *row, const Names *names);
+int put_row(PyObject *side, PyObject *row, Slots *slots);
 /* Finds the live rows of a side that share a moment with [start, end]: 1; 0 is a doubt. */
-int overlapping(PyObject *side, int64_t start, int64_t end, const Names *names, Met *met);
+int overlapping(PyObject *side, int64_t start, int64_t end, Slots *slots, Met *met);
 #pragma GCC visibility pop
 
 /* A row, and the parts of a record: (end, start, id, ts, kind or flags, value). */
@@ -66,12 +76,41 @@ enum { INSERT = 0, LIVE = 0, LONG_BYTES_MAX = 10, INT_BYTES_MAX = 5, HEADER_MAX 
 
 /* ---- Python's objects --------------------------------------------------------------------- */
 
+/* How many digits an int has, and which; -1 is a negative one, or one of a Python whose ints look
+ * otherwise. A record has some twenty numbers looked at, and Python's own look is a call for each. */
+static inline Py_ssize_t digits_of(PyObject *object, const digit **digits)
+{
+#if PY_VERSION_HEX < 0x030C0000
+    *digits = ((PyLongObject *)object)->ob_digit;
+    return Py_SIZE(object) < 0 ? -1 : Py_SIZE(object);
+#elif PY_VERSION_HEX < 0x030F0000
+    uintptr_t tag = ((PyLongObject *)object)->long_value.lv_tag;
+    *digits = ((PyLongObject *)object)->long_value.ob_digit;
+    return tag & 2 ? -1 : (Py_ssize_t)(tag >> 3);
+#else
+    *digits = NULL;
+    return object == NULL ? 0 : -1;
+#endif
+}
+
 /* Whether it is an int of 64 bits, and which. */
 static inline int number_of(PyObject *object, int64_t *number)
 {
+    const digit *digits;
     int overflow;
     if (!PyLong_CheckExact(object))
         return 0;
+    switch (digits_of(object, &digits)) {
+    case 0:
+        *number = 0;
+        return 1;
+    case 1:
+        *number = digits[0];
+        return 1;
+    case 2:
+        *number = (int64_t)digits[1] << PyLong_SHIFT | digits[0];
+        return 1;
+    }
     *number = PyLong_AsLongLongAndOverflow(object, &overflow);
     return !overflow;
 }

@@ -76,7 +76,7 @@ static int add_to(PyObject *costs, PyObject *bucket, Py_ssize_t cost)
     return failed;
 }
 
-static int place_row(PyObject *stored, PyObject *const *args, PyObject *costs, const Names *names)
+static int place_row(PyObject *stored, PyObject *const *args, PyObject *costs, Slots *slots)
 {
     PyObject *table = args[1], *row, *value;
     if (!is_tuple(stored, STORED_SIZE) || !PyLong_Check(PyTuple_GET_ITEM(stored, STORED_SIDE))
@@ -96,7 +96,7 @@ static int place_row(PyObject *stored, PyObject *const *args, PyObject *costs, c
             return -1;
         }
     }
-    int done = is_tuple(window, 2) ? put_row(PyTuple_GET_ITEM(window, side), row, names) : -1;
+    int done = is_tuple(window, 2) ? put_row(PyTuple_GET_ITEM(window, side), row, slots) : -1;
     if (done == 0) {
         PyObject *nothing = PyObject_CallFunctionObjArgs(
             args[4], PyTuple_GET_ITEM(window, side), row, NULL);
@@ -116,17 +116,17 @@ PyObject *place(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t n
         PyErr_SetString(PyExc_TypeError, "place(rows, table, row_cost, make, doubtful)");
         return NULL;
     }
-    Names names;
-    if (take_names(&names) < 0)
+    Slots slots;
+    if (take_slots(&slots) < 0)
         return NULL;
     PyObject *costs = PyDict_New();
     int failed = costs == NULL;
     for (Py_ssize_t at = 0; !failed && at < PyList_GET_SIZE(args[0]); at++) {
         PyObject *stored = Py_NewRef(PyList_GET_ITEM(args[0], at));
-        failed = place_row(stored, args, costs, &names) < 0;
+        failed = place_row(stored, args, costs, &slots) < 0;
         Py_DECREF(stored);
     }
-    give_names(&names);
+    give_slots(&slots);
     if (failed) {
         Py_CLEAR(costs);
         if (!PyErr_Occurred())

@@ -1,63 +1,78 @@
 /* One side of a window: rows in, rows out. See state/side.py and state/overlap.py. */
 #include "loops.h"
 
+#include <structmember.h>
+
 /* Rows of one side whose lengths have the same number of bits, by end. */
 typedef struct {
     PyObject *object, *rows;
     int64_t bits, longest;
 } Shelf;
 
-int take_names(Names *names)
+int take_slots(Slots *slots)
 {
-    names->last = PyUnicode_InternFromString("last");
-    names->used = PyUnicode_InternFromString("used");
-    names->shelves = PyUnicode_InternFromString("shelves");
-    names->bits = PyUnicode_InternFromString("bits");
-    names->longest = PyUnicode_InternFromString("longest");
-    names->rows = PyUnicode_InternFromString("rows");
-    if (!PyErr_Occurred())
-        return 0;
-    give_names(names);
-    return -1;
+    const struct {
+        Slot *slot;
+        const char *name;
+    } all[] = {{&slots->last, "last"}, {&slots->used, "used"}, {&slots->shelves, "shelves"},
+               {&slots->bits, "bits"}, {&slots->longest, "longest"}, {&slots->rows, "rows"}};
+    memset(slots, 0, sizeof *slots);
+    for (size_t at = 0; at < sizeof all / sizeof *all; at++)
+        if ((all[at].slot->name = PyUnicode_InternFromString(all[at].name)) == NULL) {
+            give_slots(slots);
+            return -1;
+        }
+    return 0;
 }
 
-void give_names(Names *names)
+void give_slots(Slots *slots)
 {
-    Py_CLEAR(names->last);
-    Py_CLEAR(names->used);
-    Py_CLEAR(names->shelves);
-    Py_CLEAR(names->bits);
-    Py_CLEAR(names->longest);
-    Py_CLEAR(names->rows);
+    Slot *all[] = {&slots->last, &slots->used, &slots->shelves, &slots->bits, &slots->longest,
+                   &slots->rows};
+    for (size_t at = 0; at < sizeof all / sizeof *all; at++) {
+        Py_CLEAR(all[at]->name);
+        Py_CLEAR(all[at]->type);
+    }
+}
+
+PyObject **slot_of(PyObject *owner, Slot *slot)
+{
+    PyTypeObject *type = Py_TYPE(owner);
+    if (slot->type != type) {
+        PyObject *found = PyObject_GetAttr((PyObject *)type, slot->name);
+        if (found == NULL)
+            PyErr_Clear(); /* A doubt: Python's version raises the same. */
+        else if (Py_IS_TYPE(found, &PyMemberDescr_Type)) {
+            const PyMemberDef *member = ((PyMemberDescrObject *)found)->d_member;
+            if (member->type == T_OBJECT_EX && !(member->flags & READONLY)) {
+                Py_XSETREF(slot->type, (PyTypeObject *)Py_NewRef(type));
+                slot->offset = member->offset;
+            }
+        }
+        Py_XDECREF(found);
+    }
+    if (slot->type != type)
+        return NULL;
+    PyObject **place = (PyObject **)((char *)owner + slot->offset);
+    return *place == NULL ? NULL : place;
 }
 
 /* ---- Shelves ------------------------------------------------------------------------------- */
 
-/* An attribute, as a reference of its owner's; no code of Python's runs while it is in use. */
-static PyObject *borrowed(PyObject *owner, PyObject *name)
+static int number_at(PyObject *owner, Slot *slot, int64_t *number)
 {
-    PyObject *object = PyObject_GetAttr(owner, name);
-    if (object == NULL)
-        PyErr_Clear(); /* A doubt: Python's version raises the same. */
-    else
-        Py_DECREF(object);
-    return object;
-}
-
-static int number_at(PyObject *owner, PyObject *name, int64_t *number)
-{
-    PyObject *object = borrowed(owner, name);
-    return object != NULL && number_of(object, number);
+    PyObject **place = slot_of(owner, slot);
+    return place != NULL && number_of(*place, number);
 }
 
 /* Its parts; 0 is a doubt, and so is a shelf without rows. */
-static int read_shelf(PyObject *object, const Names *names, Shelf *shelf)
+static int read_shelf(PyObject *object, Slots *slots, Shelf *shelf)
 {
+    PyObject **rows = slot_of(object, &slots->rows);
     shelf->object = object;
-    shelf->rows = borrowed(object, names->rows);
-    return shelf->rows != NULL && PyList_CheckExact(shelf->rows)
-        && PyList_GET_SIZE(shelf->rows) > 0 && number_at(object, names->bits, &shelf->bits)
-        && number_at(object, names->longest, &shelf->longest);
+    return rows != NULL && PyList_CheckExact(shelf->rows = *rows)
+        && PyList_GET_SIZE(shelf->rows) > 0 && number_at(object, &slots->bits, &shelf->bits)
+        && number_at(object, &slots->longest, &shelf->longest);
 }
 
 /* A row's end; 0 is a doubt. */
@@ -123,7 +138,7 @@ static Py_ssize_t place_of(PyObject *rows, PyObject *row, int64_t end)
 }
 
 /* Puts a row on its shelf: 1; 0 is a doubt, with nothing changed; -1 with an exception. */
-static int stand(PyObject *shelves, PyObject *row, const Names *names)
+static int stand(PyObject *shelves, PyObject *row, Slots *slots)
 {
     int64_t end, start;
     if (!PyList_CheckExact(shelves) || !end_of(row, &end)
@@ -132,7 +147,7 @@ static int stand(PyObject *shelves, PyObject *row, const Names *names)
     uint64_t length = (uint64_t)end - (uint64_t)start;
     for (Py_ssize_t each = 0; each < PyList_GET_SIZE(shelves); each++) {
         Shelf shelf;
-        if (!read_shelf(PyList_GET_ITEM(shelves, each), names, &shelf))
+        if (!read_shelf(PyList_GET_ITEM(shelves, each), slots, &shelf))
             return 0;
         if (shelf.bits != bits_of(length))
             continue;
@@ -141,11 +156,9 @@ static int stand(PyObject *shelves, PyObject *row, const Names *names)
             return 0;
         if (length > (uint64_t)shelf.longest) {
             PyObject *longest = PyLong_FromUnsignedLongLong(length);
-            int failed = longest == NULL
-                ? -1 : PyObject_SetAttr(shelf.object, names->longest, longest);
-            Py_XDECREF(longest);
-            if (failed)
+            if (longest == NULL)
                 return -1;
+            Py_SETREF(*slot_of(shelf.object, &slots->longest), longest);
         }
         return PyList_Insert(shelf.rows, at, row) < 0 ? -1 : 1;
     }
@@ -155,26 +168,28 @@ static int stand(PyObject *shelves, PyObject *row, const Names *names)
 /* ---- Rows in ------------------------------------------------------------------------------- */
 
 /* Puts a row behind the others of few: 1; 0 is a doubt, with nothing changed. */
-static int stand_last(PyObject *side, PyObject *row, const Names *names)
+static int stand_last(PyObject *side, PyObject *row, Slots *slots)
 {
     int64_t end, last;
-    if (PyDict_GET_SIZE(side) >= FEW || !end_of(row, &end))
+    PyObject **place = slot_of(side, &slots->last);
+    if (place == NULL || PyDict_GET_SIZE(side) >= FEW || !end_of(row, &end))
         return 0;
-    if (PyDict_GET_SIZE(side) > 0 && (!number_at(side, names->last, &last) || last > end))
+    if (PyDict_GET_SIZE(side) > 0 && (!number_of(*place, &last) || last > end))
         return 0;
-    return PyObject_SetAttr(side, names->last, PyTuple_GET_ITEM(row, END)) < 0 ? -1 : 1;
+    Py_SETREF(*place, Py_NewRef(PyTuple_GET_ITEM(row, END)));
+    return 1;
 }
 
-int put_row(PyObject *side, PyObject *row, const Names *names)
+int put_row(PyObject *side, PyObject *row, Slots *slots)
 {
-    PyObject *shelves, *id = PyTuple_GET_ITEM(row, ID);
+    PyObject **shelves, *id = PyTuple_GET_ITEM(row, ID);
     if (!PyDict_Check(side) || !PyUnicode_CheckExact(id))
         return 0;
     if (PyDict_GetItemWithError(side, id) != NULL || PyErr_Occurred())
         return PyErr_Occurred() ? -1 : 0;
-    if ((shelves = borrowed(side, names->shelves)) == NULL)
+    if ((shelves = slot_of(side, &slots->shelves)) == NULL)
         return 0;
-    int done = shelves == Py_None ? stand_last(side, row, names) : stand(shelves, row, names);
+    int done = *shelves == Py_None ? stand_last(side, row, slots) : stand(*shelves, row, slots);
     return done > 0 && PyDict_SetItem(side, id, row) < 0 ? -1 : done;
 }
 
@@ -241,9 +256,10 @@ static int on_shelf(const Shelf *shelf, int64_t start, int64_t end, Met *met)
     return 1;
 }
 
-int overlapping(PyObject *side, int64_t start, int64_t end, const Names *names, Met *met)
+int overlapping(PyObject *side, int64_t start, int64_t end, Slots *slots, Met *met)
 {
-    PyObject *shelves = PyDict_Check(side) ? borrowed(side, names->shelves) : NULL;
+    PyObject **place = PyDict_Check(side) ? slot_of(side, &slots->shelves) : NULL;
+    PyObject *shelves = place == NULL ? NULL : *place;
     met->size = 0;
     if (shelves == Py_None)
         return among_few(side, start, end, met);
@@ -251,7 +267,7 @@ int overlapping(PyObject *side, int64_t start, int64_t end, const Names *names, 
         return 0;
     for (Py_ssize_t each = 0; each < PyList_GET_SIZE(shelves); each++) {
         Shelf shelf;
-        if (!read_shelf(PyList_GET_ITEM(shelves, each), names, &shelf)
+        if (!read_shelf(PyList_GET_ITEM(shelves, each), slots, &shelf)
             || !on_shelf(&shelf, start, end, met))
             return 0;
     }
