@@ -274,6 +274,12 @@ def truncation_point(running: Running) -> int:
     return min([*firsts, running.changelog_first])
 
 
+def trim_windows(lanes: Iterable[Running]) -> None:
+    """Let go of rows that have expired, a little of it each turn, whenever there is time."""
+    for running in lanes:
+        running.state.windows.trim()
+
+
 def windows_bytes(lanes: Iterable[Running]) -> int:
     """What the windows of these lanes take in memory."""
     return sum([running.state.windows.size for running in lanes])

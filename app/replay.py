@@ -23,7 +23,15 @@ from app.errors import UsageError
 from app.formats import make_codec
 from app.kafka.limits import TOPIC_BYTES_DEFAULT, Limits
 from app.loading import encoded, row_conversion
-from app.process import Moment, Running, bound_windows, plan_turn, resumed, settle_turn
+from app.process import (
+    Moment,
+    Running,
+    bound_windows,
+    plan_turn,
+    resumed,
+    settle_turn,
+    trim_windows,
+)
 from app.rows import JsonLines
 from app.suspicion import Suspicion
 from app.topics import SPARE_BYTES
@@ -213,6 +221,7 @@ class Replay:
                             lane.drained[side] = True
             turns = [effects for lane in self.lanes if (effects := self._turn(lane))]
             yield from turns
+            trim_windows(self.lanes)
             bound_windows(self.lanes, self.config.state.windows_bytes)
             joined = bool(turns)
             if all(ended) and not joined:

@@ -31,6 +31,7 @@ from app.process import (
     bound_windows,
     plan_turn,
     settle_turn,
+    trim_windows,
     windows_bytes,
 )
 from schemas.codec import Unresolved
@@ -116,8 +117,10 @@ class Turns:
         )
 
     def _join_ahead(self) -> None:
+        """What there is to do while the end of a transaction is waited for."""
         if self._may_run_ahead():
             self.ahead = self._joined()
+        trim_windows(self.worker.running.values())
 
     def _commit(self, turn: Turn, *, ahead: bool = False) -> None:
         worker, plans = self.worker, turn.plans
@@ -135,6 +138,8 @@ class Turns:
             if plan.effects is not None:
                 worker.metrics.counted(plan.lane, plan.effects.counts, plan.taken)
                 worker.rejects.note(plan.lane, plan.effects.rejects, time.monotonic())
+        if not ahead:
+            trim_windows(worker.running.values())
         if not self.ahead.plans:
             bound_windows(worker.running.values(), worker.config.state.windows_bytes)
         took = time.monotonic() - began

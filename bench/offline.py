@@ -33,7 +33,15 @@ from app.join import LaneState
 from app.kafka.inputs import Inputs, Polled
 from app.kafka.limits import Limits
 from app.kafka.transactions import Topics, Transactions
-from app.process import Moment, Running, bound_windows, plan_turn, settle_turn, timestamped
+from app.process import (
+    Moment,
+    Running,
+    bound_windows,
+    plan_turn,
+    settle_turn,
+    timestamped,
+    trim_windows,
+)
 from app.run import WRITE_BUFFER_BYTES
 from app.suspicion import Suspicion
 from app.writes import RECORD_SPARE_BYTES, join_settings
@@ -187,6 +195,7 @@ class Offline:
                 running = self.running[plan.lane]
                 first = running.changelog_position
                 settle_turn(running, plan, first, first + 1)
+            trim_windows(self.running.values())
             bound_windows(self.running.values(), config.state.windows_bytes)
         with self.stages.of("free"):
             del plan, plans

@@ -306,6 +306,9 @@ class Windows:
         cost = self.size - len(self.table) * WINDOW_COST
         if self._expired_cost > cost * EXPIRED_SHARE_MAX and not self._untrimmed:
             self._begin_trimming()
+
+    def trim(self) -> None:
+        """Drops some of what has expired from memory; at any time, once or more for each commit."""
         self._trim(TRIMMED_MAX)
 
     def _begin_trimming(self) -> None:

@@ -233,6 +233,7 @@ class Lane:
         self.watermarks = effects.watermarks
         self.decided = effects.decided
         settle(self.state, effects)
+        self.state.windows.trim()
 
     def left(self, *events: Event) -> Effects:
         return self.turn([(Side.LEFT, event) for event in events])

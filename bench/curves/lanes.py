@@ -12,7 +12,16 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from app.join import JoinSettings, LaneState
-from app.process import Moment, Plan, Running, bound_windows, plan_turn, settle_turn, timestamped
+from app.process import (
+    Moment,
+    Plan,
+    Running,
+    bound_windows,
+    plan_turn,
+    settle_turn,
+    timestamped,
+    trim_windows,
+)
 from app.run import WRITE_BUFFER_BYTES
 from app.settings import BLOCK_CACHE_PART
 from bench.avro import EVENT_SCHEMA
@@ -139,6 +148,7 @@ class Lanes:
             plan = plan_turn(running, moment, (True, True))
             if plan is not None:
                 self._commit(running, plan)
+        trim_windows(self.running)
         bound_windows(self.running, self._windows_bytes)
 
     def _commit(self, running: Running, plan: Plan) -> None:
