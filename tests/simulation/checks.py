@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from schemas.records import Event, JoinType, Kind, Record, Side
 from state.due import INDEX_END, entries_of, first_entry
+from state.keys import PREFIX_SIZE, bucket_prefix
 from tests.kafka.avro import decode_output
 from tests.lane import record_of
 from tests.oracle import Emitted, Oracle
@@ -73,10 +74,29 @@ class Checks:
         same = store.checkpoint == expected.checkpoint
         check(same, f"{where}: {store.checkpoint} instead of {expected.checkpoint}")
         check(store.buckets() == expected.buckets, f"{where}: another directory")
-        check(dict(store.scan()) == expected.rows, f"{where}: other rows than were committed")
-        entries = entries_of(expected.rows, self._join.preserved)
+        rows = dict(store.scan())
+        whole = rows == expected.rows or {**self._cut(lane, turns), **rows} == expected.rows
+        check(whole, f"{where}: other rows than were committed")
+        entries = entries_of(rows, self._join.preserved)
         found = store.due(b"", INDEX_END, len(entries) + 1)
         check(found == entries, f"{where}: another index than its rows make")
+
+    def _cut(self, lane: int, turns: list[Turn]) -> dict[bytes, bytes]:
+        """The rows of these turns that a restore from what is left of the changelog begins without.
+
+        It was cut because a later turn drops their buckets: a restore that has not come to that
+        turn, and is killed, leaves a store without them.
+        """
+        later = self.turns(lane)[len(turns) :]
+        dropped = {
+            bucket_prefix(number)
+            for turn in later
+            for number, bucket in turn.buckets.items()
+            if not bucket.rows
+        }
+        start = self.changelogs[lane].log.start
+        before = state_of([turn for turn in turns if turn.first < start])
+        return {key: row for key, row in before.rows.items() if key[:PREFIX_SIZE] in dropped}
 
     def answer(self, question: Asked, answer: Mapping[str, Any]) -> None:
         """A linearizable answer is the lane as it was at some moment since it was asked for."""
