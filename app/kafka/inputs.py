@@ -12,11 +12,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import structlog
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
 from app.errors import Fenced, Renew
 from app.kafka.clients import FOUND_WITHIN_S, look_up, report, with_defaults
-from app.kafka.failures import TROUBLES, of_consumer
+from app.kafka.failures import TROUBLES, error_of, of_consumer
 from app.kafka.membership import read_membership
 from schemas.records import Side
 
@@ -248,11 +255,20 @@ class Inputs:
         alone leaves it asleep for up to a second. The first one is there so that nothing is fetched
         from where a left partition was assigned.
         """
-        at = TopicPartition(self._topics[side], lane, position)
+        at, consumer = TopicPartition(self._topics[side], lane, position), self._consumers[side]
         self.out_of_range.pop((side, lane), None)
-        self._consumers[side].seek(at)
-        self._consumers[side].resume([at])
-        self._consumers[side].seek(at)
+        try:
+            consumer.seek(at)
+            consumer.resume([at])
+            consumer.seek(at)
+        except KafkaException as error:
+            if error_of(error).code() != KafkaError._STATE:  # noqa: SLF001 - its public name
+                raise
+            # The log did not have its position: the client has stopped it, and seeks nothing that
+            # is stopped. It begins anew with another assignment. The pause would outlive that.
+            consumer.resume([at])
+            consumer.incremental_unassign([at])
+            consumer.incremental_assign([at])
 
     def high_watermark(self, side: Side, lane: int) -> int:
         """The high watermark of the last fetch, without asking the broker; -1 if none yet."""

@@ -1,4 +1,4 @@
-"""Stands between a broker and its clients: some requests come late, and some not at all.
+"""Stands between a broker and its clients: some requests come late, or changed, or not at all.
 
 For a broker that advertises the proxy's port. What is sent through is a frame: four bytes of
 length, then the request: which it is, its version and number, the client's id, and the rest.
@@ -20,11 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
+FETCH: Final = 1
 LIST_OFFSETS: Final = 2
 JOIN_GROUP: Final = 11
 HEARTBEAT: Final = 12
+DESCRIBE_GROUPS: Final = 15
 END_TXN: Final = 26
 TXN_OFFSET_COMMIT: Final = 28
+DESCRIBE_CONFIGS: Final = 32
+DELETE_GROUPS: Final = 42
 _LENGTH: Final = struct.Struct(">i")
 _CLIENT_AT: Final = 12
 _CODE_AT: Final = 12
@@ -43,6 +47,8 @@ class Proxy:
         self._sockets: list[socket.socket] = []
         self._holding = threading.Event()
         self._stays: Callable[[int, str], bool] | None = None
+        self._deaf: Callable[[int, str], bool] | None = None
+        self._change: Callable[[int, str, bytes], bytes] | None = None
         self._going_on = threading.Event()
         self._cut_at = -1
         self.held: bytes | None = None
@@ -58,9 +64,17 @@ class Proxy:
         self._going_on.set()
         self._stays = breaks
 
+    def break_behind(self, breaks: Callable[[int, str], bool]) -> None:
+        """From now on a connection breaks behind such a request: the broker has it all the same."""
+        self._deaf = breaks
+
+    def change(self, changed: Callable[[int, str, bytes], bytes]) -> None:
+        """From now on the broker gets what is made of a request, of its kind and client."""
+        self._change = changed
+
     def go_on(self) -> None:
-        """What stood still is over: those connections break."""
-        self._stays = None
+        """What stood still is over: those connections break. Nothing is changed any more."""
+        self._stays = self._deaf = self._change = None
         self._going_on.set()
 
     def cut_at(self, kind: int) -> None:
@@ -129,7 +143,14 @@ class Proxy:
                 if stays is not None and stays(kind, _client(frame)):
                     self._going_on.wait()
                     break
+                change, deaf = self._change, self._deaf
+                if change is not None:
+                    frame = change(kind, _client(frame), frame)
                 broker.sendall(frame)
+                if deaf is not None and deaf(kind, _client(frame)):
+                    # The broker's side stays open until its answer has come.
+                    _break(client)
+                    return
         _break(client)
         _break(broker)
 
@@ -138,6 +159,7 @@ class Proxy:
             while chunk := broker.recv(_CHUNK):
                 client.sendall(chunk)
         _break(client)
+        _break(broker)
 
 
 @contextlib.contextmanager
