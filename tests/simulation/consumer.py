@@ -193,9 +193,9 @@ class Consumer(Client):
                 assigned.resume()
 
     def seek(self, partition: TopicPartition) -> None:
-        """Read a partition from another offset."""
+        """Read a partition from another offset; not one that is stopped, as its log lacks it."""
         assigned = self._assigned.get((partition.topic, partition.partition))
-        if assigned is None:
+        if assigned is None or assigned.failed:
             text = f"Failed to seek to offset {partition.offset}: Local: Erroneous state"
             raise failure(KafkaError._STATE, text)
         if self.process.deaf.get(self._label):

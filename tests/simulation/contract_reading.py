@@ -215,7 +215,12 @@ def what_was_deleted_is_below_the_log(kafka: Cluster) -> None:
     assert ends(kafka, topic) == (2, 4, 4)
     assert following(kafka, reader(kafka, topic, 2), 2) == [(3, 2), (EOF, 4)]
     assert following(kafka, reader(kafka, topic, 1), 1) == [(ABOVE, 1)]
-    assert following(kafka, reader(kafka, topic, 9), 1) == [(ABOVE, 9)]
+    refused, place = reader(kafka, topic, 9), TopicPartition(topic, 0, 2)
+    assert following(kafka, refused, 1) == [(ABOVE, 9)]
+    assert error_of(lambda: refused.seek(place)).code() == KafkaError._STATE
+    refused.incremental_unassign([place])
+    refused.incremental_assign([place])
+    assert following(kafka, refused, 2) == [(3, 2), (EOF, 4)]
 
 
 def the_last_stable_offset_may_be_below_the_beginning(kafka: Cluster) -> None:
