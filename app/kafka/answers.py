@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaError, KafkaException
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from concurrent.futures import Future
 
 STALE_LEADERS: Final = frozenset(
@@ -29,6 +30,17 @@ STALE_LEADERS: Final = frozenset(
 It keeps what it learnt for a quarter of an hour, also when a broker that was restarted tells it
 that this is out of date.
 """
+
+ABSENT: Final = frozenset(
+    {
+        KafkaError._TIMED_OUT,  # noqa: SLF001 (its public name)
+        KafkaError._TRANSPORT,  # noqa: SLF001
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+        KafkaError._RESOLVE,  # noqa: SLF001
+        KafkaError.REQUEST_TIMED_OUT,
+    }
+)
+"""What is answered where no broker has."""
 
 
 def answer_of(future: Future[Any], within_s: float) -> Any:  # noqa: ANN401 (the vendor's)
@@ -51,3 +63,10 @@ def offset_of(found: Any) -> int:  # noqa: ANN401 (the vendor's)
         reason = "a partition's leader did not answer"
         raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, reason))
     return offset
+
+
+def rights_of(operations: Iterable[Any] | None) -> frozenset[str] | None:
+    """The vendor's operations in the words of Kafka's ACLs."""
+    if operations is None:
+        return None
+    return frozenset(one.name.title().replace("_", "") for one in operations)

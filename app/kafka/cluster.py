@@ -27,7 +27,7 @@ from confluent_kafka.admin import (
 )
 
 from app.errors import Crash, Unreachable, UsageError
-from app.kafka.answers import STALE_LEADERS, answer_of, offset_of
+from app.kafka.answers import ABSENT, STALE_LEADERS, answer_of, offset_of, rights_of
 from app.kafka.clients import for_admin
 
 if TYPE_CHECKING:
@@ -131,10 +131,12 @@ class Cluster:
         self._address = config.bootstrap_servers
         self._wait_seconds = wait_seconds
         self._last_error: KafkaError | None = None
+        self._properties = for_admin(config.admin_properties()) | {"error_cb": self._note}
+        self._connect()
+
+    def _connect(self) -> None:
         # Futures of a client that is garbage-collected fail: the handle lives as long as we do.
-        self._admin = made(
-            AdminClient, for_admin(config.admin_properties()) | {"error_cb": self._note}
-        )
+        self._admin = made(AdminClient, self._properties)
         self._await_broker()
 
     def _await_broker(self) -> None:
@@ -161,7 +163,7 @@ class Cluster:
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Those of the topics that exist."""
         wanted = TopicCollection(list(names))
-        found = self._ask_each(
+        found = self._learn(
             "Describe on topic",
             lambda: self._admin.describe_topics(
                 wanted, include_authorized_operations=True, request_timeout=self._wait_seconds
@@ -214,7 +216,7 @@ class Cluster:
 
     def members(self, group: str) -> list[Member]:
         """The live members of a group; none if there is no such group."""
-        found = self._ask_each(
+        found = self._learn(
             "Describe on group",
             lambda: self._admin.describe_consumer_groups(
                 [group], request_timeout=self._wait_seconds
@@ -225,7 +227,7 @@ class Cluster:
 
     def group_rights(self, group: str) -> frozenset[str] | None:
         """What this client may do with a group; None where there is none, or nobody says."""
-        found = self._ask_each(
+        found = self._learn(
             "Describe on group",
             lambda: self._admin.describe_consumer_groups(
                 [group], include_authorized_operations=True, request_timeout=self._wait_seconds
@@ -238,7 +240,7 @@ class Cluster:
         resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         if not resources:
             return {}
-        found = self._ask_each(
+        found = self._learn(
             "DescribeConfigs on topic",
             lambda: self._admin.describe_configs(resources, request_timeout=self._wait_seconds),
         )
@@ -250,7 +252,7 @@ class Cluster:
     def _offsets(
         self, lanes: list[TopicPartition], spec: OffsetSpec, isolation: IsolationLevel
     ) -> list[int]:
-        found = self._ask_each(
+        found = self._learn(
             "Describe on topic",
             lambda: self._admin.list_offsets(
                 dict.fromkeys(lanes, spec),
@@ -262,9 +264,25 @@ class Cluster:
         offsets = {lane.partition: offset for lane, offset in found.items()}
         return [offsets[lane.partition] for lane in lanes]
 
-    def _ask(self, what: str, question: Callable[[], Future[Any]]) -> Any:  # noqa: ANN401
-        """The answer to one question, which is the vendor's and of no type."""
-        return self._ask_each(what, lambda: {None: question()})[None]
+    def _learn(
+        self,
+        what: str,
+        question: Callable[[], Mapping[K, Future[Any]]],
+        absent: int | None = None,
+        read: Callable[[Any], Any] = _as_it_is,
+    ) -> dict[K, Any]:
+        """As `_ask_each`, of what changes nothing: asked again where the connection broke.
+
+        By another client: this one might wait for that connection, see `app.kafka.group`.
+        """
+        deadline = time.monotonic() + self._wait_seconds
+        while True:
+            try:
+                return self._ask_each(what, question, absent, read)
+            except Unreachable:
+                if time.monotonic() >= deadline:
+                    raise
+                self._connect()
 
     def _ask_each(
         self,
@@ -319,7 +337,7 @@ class Cluster:
                 if time.monotonic() >= deadline:
                     raise self._unreachable() from None
             except KafkaException as error:
-                if _is_absence(error.args[0]):
+                if error.args[0].code() in ABSENT:
                     raise self._unreachable() from None
                 raise
 
@@ -356,13 +374,6 @@ def _named(asked: object) -> str | None:
     return None if asked is None else str(asked)
 
 
-def rights_of(operations: Iterable[Any] | None) -> frozenset[str] | None:
-    """The vendor's operations in the words of Kafka's ACLs."""
-    if operations is None:
-        return None
-    return frozenset(one.name.title().replace("_", "") for one in operations)
-
-
 def _member(member: Any) -> Member:  # noqa: ANN401 (the vendor's)
     partitions: dict[str, set[int]] = {}
     for assigned in member.assignment.topic_partitions:
@@ -372,16 +383,6 @@ def _member(member: Any) -> Member:  # noqa: ANN401 (the vendor's)
         member.host,
         {topic: frozenset(lanes) for topic, lanes in partitions.items()},
     )
-
-
-def _is_absence(error: KafkaError) -> bool:
-    return error.code() in {
-        KafkaError._TIMED_OUT,  # noqa: SLF001 (its public name)
-        KafkaError._TRANSPORT,  # noqa: SLF001
-        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
-        KafkaError._RESOLVE,  # noqa: SLF001
-        KafkaError.REQUEST_TIMED_OUT,
-    }
 
 
 def _reason(error: KafkaError) -> str:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import ConfigResource, ResourceType
 
+from app.kafka.answers import rights_of
 from app.kafka.clients import for_commands
-from app.kafka.cluster import WAIT_SECONDS, Cluster, Topic, made, rights_of
+from app.kafka.cluster import WAIT_SECONDS, Cluster, Topic, made
 from app.kafka.failures import error_of
 from app.kafka.limits import Limits, producer_properties
 

@@ -16,8 +16,15 @@ from app.kafka.cluster import Cluster, Extent
 from rebalance.fence import Survey, establish, fence_tail
 from rebalance.lanes import Extent as Log
 from tests.kafka.avro import encode, instant
+from tests.kafka.commands import command, done
 from tests.kafka.harness import Harness
-from tests.kafka.proxy import LIST_OFFSETS, Proxy
+from tests.kafka.proxy import (
+    DELETE_GROUPS,
+    DESCRIBE_CONFIGS,
+    DESCRIBE_GROUPS,
+    LIST_OFFSETS,
+    Proxy,
+)
 from tests.kafka.reading import QUIET
 
 if TYPE_CHECKING:
@@ -27,6 +34,7 @@ if TYPE_CHECKING:
 ANSWERED_WITHIN_S: Final = 5.0
 """Less than a look at a tail may take that finds nothing."""
 PATIENCE_S: Final = 3.0
+CRASHED: Final = 1
 
 
 @pytest.fixture
@@ -45,12 +53,14 @@ def kafka(proxied: tuple[Proxy, str], tmp_path: Path) -> Iterator[Harness]:
         harness.close()
 
 
-def the_nth(number: int, suffix: str = "") -> tuple[Callable[[int, str], bool], Callable[[], bool]]:
-    """Breaks at one ListOffsets, of a client whose id ends like this; and whether it has."""
+def the_nth(
+    number: int, suffix: str = "", wanted: int = LIST_OFFSETS
+) -> tuple[Callable[[int, str], bool], Callable[[], bool]]:
+    """Breaks at one such request, of a client whose id ends like this; and whether it has."""
     seen: list[str] = []
 
     def breaks(kind: int, client: str) -> bool:
-        if kind == LIST_OFFSETS and client.endswith(suffix):
+        if kind == wanted and client.endswith(suffix):
             seen.append(client)
             return len(seen) == number
         return False
@@ -87,6 +97,44 @@ def test_a_command_finds_the_ends_of_a_topic_although_a_connection_breaks(
     proxy.break_at(breaks)
     assert cluster.extents(kafka.job.left, 1) == [Extent(0, 1, 1)]
     assert broken()
+
+
+@pytest.mark.parametrize("kind", [DESCRIBE_GROUPS, DESCRIBE_CONFIGS])
+def test_a_command_that_only_reads_asks_again_where_a_connection_breaks(
+    kafka: Harness, proxy: Proxy, kind: int
+) -> None:
+    kafka.create_topics(1)
+    cluster = Cluster(load_config(kafka.write_config(), {}))
+    breaks, broken = the_nth(1, wanted=kind)
+    proxy.break_at(breaks)
+    assert cluster.members(kafka.job.name) == []
+    assert set(cluster.topics([kafka.job.left])) == {kafka.job.left}
+    assert broken()
+
+
+@pytest.mark.parametrize("behind", [False, True], ids=["not heard", "heard"])
+def test_a_reset_whose_last_connection_breaks_is_ended_by_another(
+    kafka: Harness, proxy: Proxy, behind: bool
+) -> None:
+    """It deletes the group then; the broker may or may not have heard of that."""
+    kafka.create_topics(1)
+    config = kafka.write_config()
+    kafka.send(kafka.job.left, b"k", encode(instant("l1", 10)))
+    kafka.send(kafka.job.right, b"k", encode(instant("r1", 10)))
+    worker = kafka.start(config)
+    kafka.settle()
+    assert worker.terminate() == 0
+    breaks, broken = the_nth(1, wanted=DELETE_GROUPS)
+    (proxy.break_behind if behind else proxy.break_at)(breaks)
+    ended = command("reset", "-c", str(config))
+    assert (ended.code, broken()) == (CRASHED, True), ended
+    assert ended.err.startswith("spanjoin: no broker answered at "), ended
+    proxy.go_on()
+    assert kafka.matches() == {}
+    done("reset", "-c", str(config))
+    again = kafka.start(config)
+    kafka.await_matches(["L:l1|R:r1"])
+    assert again.terminate() == 0
 
 
 def test_a_command_says_so_when_a_leader_does_not_answer(kafka: Harness, proxy: Proxy) -> None:
