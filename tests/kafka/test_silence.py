@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+import time
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -13,13 +15,17 @@ from tests.kafka.proxy import HEARTBEAT, JOIN_GROUP, Proxy
 from tests.kafka.workers import lanes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from tests.kafka.workers import Worker
 
 RESTARTED: Final = 75
 WITHIN_S: Final = 60
+ENDED_WITHIN_S: Final = 30
+"""Of a worker that ends after five seconds if it is alone on its machine."""
+OUTAGE_S: Final = 8.0
+"""Longer than a session (2 s) and what its worker waits for the group then (3 s) together."""
 
 
 @pytest.fixture
@@ -37,8 +43,13 @@ def between(proxied: tuple[Proxy, str]) -> Proxy:
     return proxied[0]
 
 
-def impatient(kafka: Harness, config: Path) -> Worker:
-    return kafka.launch([sys.executable, "-m", "tests.kafka.impatient", "run", "-c", str(config)])
+def impatient(kafka: Harness, config: Path, environ: Mapping[str, str] | None = None) -> Worker:
+    command = [sys.executable, "-m", "tests.kafka.impatient", "run", "-c", str(config)]
+    return kafka.launch(command, environ)
+
+
+def last_line(worker: Worker) -> str:
+    return worker.tail().splitlines()[-1]
 
 
 def test_a_worker_that_its_group_does_not_let_in_says_so(kafka: Harness, between: Proxy) -> None:
@@ -61,6 +72,56 @@ def test_a_worker_that_its_group_does_not_let_in_says_so(kafka: Harness, between
     kafka.send(kafka.job.right, b"k", encode(instant("r", 10)))
     kafka.settle()
     assert set(kafka.matches()) == {"L:l|R:r"}
+
+
+def test_a_worker_that_its_group_does_not_let_in_for_long_ends(
+    kafka: Harness, between: Proxy
+) -> None:
+    """The broker answers whatever else it is asked. Three minutes are three seconds here."""
+    kafka.create_topics(1)
+    config = kafka.write_config()
+    worker = impatient(kafka, config, {"GIVEN_UP_S": "3"})
+    kafka.await_running(worker)
+    worker.expect_end()
+    between.keep_back(lambda kind, _client: kind in {JOIN_GROUP, HEARTBEAT})
+    assert worker.wait(ENDED_WITHIN_S) == RESTARTED, worker.tail()
+    said = "spanjoin: the group does not take the worker in for "
+    assert last_line(worker).startswith(said), worker.tail()
+    between.go_on()
+    kafka.await_running(kafka.start(config))
+
+
+def test_a_worker_whose_client_finds_no_broker_ends_sooner(kafka: Harness, between: Proxy) -> None:
+    """All other clients of it have their answers: the one that is a member has lost its brokers."""
+    kafka.create_topics(1)
+    config = kafka.write_config()
+    # That a side is not fed is looked for seldom: that ends a worker, too.
+    worker = impatient(kafka, config, {"LOST_S": "2", "ASK_EVERY_S": "5"})
+    kafka.await_running(worker)
+    member = json.loads(worker.get("/status")[1])["worker"]
+    worker.expect_end()
+    between.keep_back(lambda _kind, client: client == member)
+    assert worker.wait(ENDED_WITHIN_S) == RESTARTED, worker.tail()
+    assert last_line(worker).startswith("spanjoin: not a member of the group for "), worker.tail()
+    assert last_line(worker).endswith(" s: its client finds no broker"), worker.tail()
+    between.go_on()
+    kafka.await_running(kafka.start(config))
+
+
+def test_a_worker_waits_for_a_broker_that_is_away(kafka: Harness, between: Proxy) -> None:
+    """It is no member either, and has not lost its brokers: there is none to be found."""
+    soon = {"GIVEN_UP_S": "3", "LOST_S": "3", "WATCH_EVERY_S": "0.2", "UNHEARD_S": "1"}
+    kafka.create_topics(1)
+    config = kafka.write_config()
+    worker = impatient(kafka, config, soon)
+    kafka.await_running(worker)
+    between.cut_at(HEARTBEAT)
+    kafka.await_(lambda: worker.get("/readyz")[0] == 503, WITHIN_S, worker.tail)
+    time.sleep(OUTAGE_S)
+    worker.check()
+    assert worker.terminate() == 0, worker.tail()
+    between.come_back()
+    kafka.await_running(kafka.start(config))
 
 
 def test_a_worker_whose_reader_of_the_changelog_stands_still_ends(
