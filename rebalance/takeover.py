@@ -142,8 +142,9 @@ class Takeovers:
 
         The store is opened by a helper thread: it takes tens of milliseconds, more on a busy disk.
         Lanes that run need not wait for the removal of a damaged one, or for its directory to be
-        read; while RocksDB opens it they do, as its binding holds the interpreter. A renewal meanwhile leaves it to the thread, as the
-        store is the same one; a lane that goes meanwhile closes it, see `Lane.closer`.
+        read; while RocksDB opens it they do, as its binding holds the interpreter. A renewal
+        meanwhile leaves it to the thread, as the store is the same one; a lane that goes meanwhile
+        closes it, see `Lane.closer`.
         """
         if lane.extent is None:
             doubted = lane.doubted_at is not None
