@@ -310,17 +310,17 @@ class Worker:
     ) -> dict[int, Written]:
         """One transaction, then one store write a lane; the only way anything is written.
 
-        `meanwhile` is called while the transaction's end is waited for; then stores are written
-        beside what follows. Raises Renew (only the changelog knows what counts), Crash, StoreError.
+        `meanwhile` is called while the transaction's end is waited for. Raises Renew (only the
+        changelog knows what counts), Crash, StoreError.
         """
-        kind, now_ms = plans[0].kind, int(time.time() * 1000)
+        now_ms = int(time.time() * 1000)
+        kind = plans[0].kind
         writes = [lane_write(plan, self.config, self.limits, now_ms) for plan in plans]
         written = self._write(kind, writes, meanwhile)
-        threads = None if meanwhile is None else self.threads
         for plan in plans:
             # If this fails the process ends: the changelog has the turn.
-            store, position = self.lanes[plan.lane].opened, written[plan.lane].position
-            store.apply(plan.rows, plan.buckets, plan.checkpoint, position, threads)
+            store = self.lanes[plan.lane].opened
+            store.apply(plan.rows, plan.buckets, plan.checkpoint, written[plan.lane].position)
         self.reached(f"{kind}.stored")
         return written
 

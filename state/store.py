@@ -123,20 +123,19 @@ class LaneStore:
         buckets: Mapping[int, Bucket],
         checkpoint: Checkpoint | None,
         position: int,
-        threads: Executor | None = None,
     ) -> None:
         """Write what one committed turn did, all of it or nothing. Raises StoreError.
 
         `rows` are row values by row key. `buckets` are the directory entries that changed; one
         without rows drops its bucket, this turn's rows included. `position` is the changelog
-        offset after the turn. `threads` as in `commit`.
+        offset after the turn.
         """
         # In order, RocksDB finds the place of a row next to that of the one before: half the cost.
         keys = sorted(rows)
         newest = checkpoint or self.checkpoint
         layout = None if newest is None else newest.layout
         self.stage(zip(keys, map(rows.__getitem__, keys), strict=True), buckets, layout)
-        self.commit(checkpoint, position, threads)
+        self.commit(checkpoint, position)
 
     def stage(
         self,
