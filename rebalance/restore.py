@@ -25,7 +25,6 @@ from state.warm import Warm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from concurrent.futures import Executor
 
     from state.checkpoint import Bucket, TurnRecord
     from state.presence import Presence
@@ -118,16 +117,12 @@ class Account:
 
 
 class Replay:
-    """Folds committed changelog records into a store.
+    """Folds committed changelog records into a store."""
 
-    While one of the `threads` writes a batch, the next one is unpacked.
-    """
-
-    def __init__(self, store: LaneStore, threads: Executor | None = None) -> None:
+    def __init__(self, store: LaneStore) -> None:
         store.discard()  # Of another replay, that did not come to its end.
         self.figures = Figures()
         self._store = store
-        self._threads = threads
         self._position = store.position
         """Changelog offset after the last turn staged."""
         self._newest = store.checkpoint
@@ -171,12 +166,8 @@ class Replay:
 
     def flush(self) -> None:
         """Write every complete turn. Parts of an incomplete one wait. Raises StoreError."""
-        self._commit(None)
-        self._store.wait()
-
-    def _commit(self, threads: Executor | None) -> None:
         if self._turns:
-            self._store.commit(self._newest, self._position, threads)
+            self._store.commit(self._newest, self._position)
             self._turns = 0
 
     def finish(self, position: int) -> Figures:
@@ -218,7 +209,7 @@ class Replay:
         self._turns += 1
         self.figures.turns += 1
         if self._store.staged >= BATCH_BYTES_MAX or self._turns >= BATCH_TURNS_MAX:
-            self._commit(self._threads)
+            self.flush()
 
 
 class Audit:

@@ -164,7 +164,7 @@ class Takeovers:
             return
         if not ours or not extent.start <= store.position <= extent.end:
             self._wipe(lane, f"position {store.position} with the log at {extent}")
-        lane.replay = Replay(store, self.threads)
+        lane.replay = Replay(store)
         start = max(store.position, extent.start)
         self.reader.assign(lane.number, start)
         if not self._reading:

@@ -21,7 +21,6 @@ from __future__ import annotations
 import shutil
 from collections import deque
 from contextlib import suppress
-from functools import partial
 from itertools import islice, starmap, takewhile
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - `error` alone says nothing
@@ -43,11 +42,9 @@ from state.disk import StoreDamaged, StoreError, bytes_of_data, store_error
 from state.due import DUE, entries_of, entry_range, indexed_sides
 from state.keys import ROW, RUN_TAIL, bucket_range, parse_rows
 from state.presence import Presence
-from state.writing import Writing
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-    from concurrent.futures import Executor
     from pathlib import Path
 
     from schemas.records import Arrival
@@ -87,7 +84,6 @@ class LaneStore:
     _presence: Presence | None
     _reader: RdictIter | None
     _staged_entries: dict[int, Bucket]
-    _writing: Writing | None
 
     def __init__(self, path: Path, resources: Resources) -> None:
         self.path = path
@@ -172,13 +168,10 @@ class LaneStore:
         """Bytes that wait for `commit`."""
         return self._batch.size_in_bytes()
 
-    def commit(
-        self, checkpoint: Checkpoint | None, position: int, threads: Executor | None = None
-    ) -> None:
+    def commit(self, checkpoint: Checkpoint | None, position: int) -> None:
         """Write what was staged, and where the lane is after it, at once. Raises StoreError.
 
-        One of the `threads` may do it, and what it meets be raised by the next operation, which
-        waits for it. Until then memory is ahead of the disk, as it is of a disk that fails.
+        On another thread it would hold up this one as well: the binding keeps the interpreter.
         """
         assert position >= self.position, f"{position} is behind position {self.position}"
         batch, entries = self._batch, self._staged_entries
@@ -191,11 +184,10 @@ class LaneStore:
         if checkpoint is not None:
             batch.put(_CHECKPOINT_KEY, encode_checkpoint(checkpoint))
         batch.put(_POSITION_KEY, _OFFSET.pack(position))
-        self._writing = writing = Writing(partial(self._db.write, batch, self._write_options))
-        if threads is None:
-            self.wait()
-        else:
-            threads.submit(writing.run)
+        try:
+            self._db.write(batch, self._write_options)
+        except Exception as error:
+            raise self._failure(error) from error
         for bucket, entry in entries.items():
             if entry.rows:
                 self._directory[bucket] = entry
@@ -204,15 +196,6 @@ class LaneStore:
         self.checkpoint = checkpoint or self.checkpoint
         self.position = position
         self._unstage()
-
-    def wait(self) -> None:
-        """Until everything that was committed is written. Raises StoreError."""
-        writing, self._writing = self._writing, None
-        if writing is not None:
-            try:
-                writing.wait()
-            except Exception as error:
-                raise self._failure(error) from error
 
     def discard(self) -> None:
         """Forget what was staged."""
@@ -311,8 +294,6 @@ class LaneStore:
         Nothing is lost if it raises, or is never called.
         """
         self._reader = None  # An open iterator would keep the files open, and the lock.
-        with suppress(StoreError):
-            self.wait()
         db, self._open_db = self._open_db, None
         if db is None:
             return
@@ -330,7 +311,6 @@ class LaneStore:
 
     @property
     def _db(self) -> Rdict:
-        self.wait()
         if self._failed is not None:
             raise self._failed
         if self._open_db is None:
@@ -344,7 +324,6 @@ class LaneStore:
         self._presence = None
         self._failed = None
         self._open_db = None
-        self._writing = None
         self._unstage()
         try:
             self.path.mkdir(parents=True, exist_ok=True)

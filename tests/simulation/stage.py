@@ -58,7 +58,6 @@ from tests.simulation.world import Task, current
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from concurrent.futures import Executor
     from pathlib import Path
     from types import ModuleType
 
@@ -234,16 +233,11 @@ def _watch_stores(patch: pytest.MonkeyPatch) -> None:
         if isinstance(task := getcurrent(), Task):
             task.process.stores[store] = None
 
-    def commit(
-        store: LaneStore,
-        checkpoint: Checkpoint | None,
-        position: int,
-        threads: Executor | None = None,
-    ) -> None:
+    def commit(store: LaneStore, checkpoint: Checkpoint | None, position: int) -> None:
         _step("store.write")
         if current().process.disk_full:
             raise StoreFull(f"store {store.path}: No space left on device")
-        committed(store, checkpoint, position, threads)
+        committed(store, checkpoint, position)
         _step("store.written")
 
     patch.setattr(LaneStore, "_open", _open)
