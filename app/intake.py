@@ -80,10 +80,12 @@ class Intake:
 
     def _wake(self) -> None:
         """Fetch the left side on; what was fetched ahead is gone, as the client has paused it."""
-        self.inputs.asleep = False
-        for running in self.running.values():
-            if not (running.held[Side.LEFT] or running.unread[Side.LEFT]):
-                self.inputs.flow(Side.LEFT, running.lane, running.expected[Side.LEFT])
+        lanes = [
+            running.lane
+            for running in self.running.values()
+            if not (running.held[Side.LEFT] or running.unread[Side.LEFT])
+        ]
+        self.inputs.wake(lanes)
 
     def _accept(self, running: Running, side: Side, batch: Batch, now: int | None) -> None:
         offsets, keys, values, messages = batch

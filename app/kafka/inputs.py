@@ -7,6 +7,7 @@ also reads the group metadata; no transaction is open then.
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 import structlog
 from confluent_kafka import (
     OFFSET_BEGINNING,
+    OFFSET_END,
     Consumer,
     KafkaError,
     KafkaException,
@@ -53,6 +55,8 @@ class Batch(NamedTuple):
 _partition: Final[Callable[[Fetched], Any]] = Message.partition
 _offset: Final[Callable[[Fetched], Any]] = Message.offset
 _log: Final = structlog.get_logger()
+WOKEN_WITHIN_S: Final = 0.1
+"""The question alone wakes; more than its answer takes is not waited for."""
 _NOWHERE: Final = OFFSET_BEGINNING
 """Where a left partition is assigned until a seek says where it begins; paused meanwhile, but the
 client may have fetched before it is told. The group's offsets may not exist, and any number may be
@@ -148,7 +152,7 @@ class Inputs:
         """Whether the client has paused the lanes that stay, for a rebalance that is told by now.
 
         Its fetcher has nothing to fetch meanwhile, and falls asleep for up to a second; when they
-        go on nobody wakes it, but a seek does.
+        go on nobody wakes it, see `wake`.
         """
         self._consumers = (
             Consumer({**with_defaults(properties), "error_cb": self._on_trouble}),
@@ -269,6 +273,18 @@ class Inputs:
             consumer.resume([at])
             consumer.incremental_unassign([at])
             consumer.incremental_assign([at])
+
+    def wake(self, lanes: list[int]) -> None:
+        """Have the left side of these fetched on at once, after a rebalance that was told.
+
+        A seek does not wake a broker's thread, unless it makes a partition active that was not
+        (`rd_kafka_toppar_set_fetch_state`). Any question to the leader does, whatever the answer.
+        """
+        self.asleep = False
+        places = [TopicPartition(self._topics[Side.LEFT], lane, OFFSET_END) for lane in lanes]
+        if places:
+            with contextlib.suppress(KafkaException):
+                self._consumers[Side.LEFT].offsets_for_times(places, timeout=WOKEN_WITHIN_S)
 
     def high_watermark(self, side: Side, lane: int) -> int:
         """The high watermark of the last fetch, without asking the broker; -1 if none yet."""

@@ -359,7 +359,6 @@ def goes_back_and_returns(config: Config, known: int, count: int) -> bool:
             nonlocal mixed
             offsets = [offset for batch in polled.records.values() for offset in batch.offsets]
             mixed |= offsets != sorted(offsets)
-            inputs.asleep = False  # Else it would be sought anew at once.
             intake.accept(polled, None)
 
         moves.then = lambda _lanes: inputs.start(0, (known, 0))

@@ -202,6 +202,13 @@ class Consumer(Client):
             del self.process.deaf[self._label]
         assigned.seek(partition.offset)
 
+    def offsets_for_times(
+        self, partitions: list[TopicPartition], timeout: float = -1
+    ) -> list[TopicPartition]:
+        """A question to the leaders, of which nobody wants the answer."""
+        self.world.step("offsets for times")
+        return partitions
+
     def get_watermark_offsets(
         self, partition: TopicPartition, timeout: float = -1, cached: bool = False
     ) -> tuple[int, int]:
