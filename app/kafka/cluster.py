@@ -338,12 +338,15 @@ class Cluster:
                     raise self._unreachable() from None
             except KafkaException as error:
                 if error.args[0].code() in ABSENT:
-                    raise self._unreachable() from None
+                    raise self._unreachable(broke=time.monotonic() < deadline) from None
                 raise
 
-    def _unreachable(self, error: KafkaError | None = None) -> Unreachable:
+    def _unreachable(self, error: KafkaError | None = None, *, broke: bool = False) -> Unreachable:
         error = error or self._last_error
         reason = f" ({_reason(error)})" if error else ""
+        if broke:
+            lost = f"the connection to {self._address} broke before the answer came{reason}"
+            return Unreachable(f"{lost}: run the command again")
         return Unreachable(
             f"no broker answered at {self._address} within {self._wait_seconds:g} s{reason}: "
             "start it, or correct kafka.bootstrap.servers"
