@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import structlog
 from confluent_kafka import (
-    Consumer,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -32,6 +31,7 @@ from app.kafka.failures import error_of, of_request
 from app.kafka.fences import Fences
 from app.kafka.group import GroupState
 from app.kafka.limits import Limits
+from app.kafka.offsets import REQUEST_TIMEOUT_S, GroupOffsets
 from app.kafka.replaced import Replaced
 from rebalance.lanes import Extent
 from schemas.records import Side
@@ -54,7 +54,6 @@ Seen = dict[str, tuple[str, int] | None]
 """By topic: id and partition count."""
 _EARLIEST: Final[OffsetSpec] = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # no types there
 _LATEST: Final[OffsetSpec] = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # no types there
-REQUEST_TIMEOUT_S: Final = 10.0
 FENCE_TIMEOUT_S: Final = 20.0
 _PAUSE_S: Final = 0.02
 _PAUSE_S_MAX: Final = 0.5
@@ -80,26 +79,13 @@ class Authority:
         # Futures of a client that is garbage-collected fail: this handle lives as long as we do.
         self._admin = Replaced(self._new_admin)
         self._group = GroupState(self._new_admin, config.name)
-        # The admin client can ask for a group's offsets, too, but see `GroupState`.
-        self._offsets = Replaced(self._new_offsets, Consumer.close)
+        self._offsets = GroupOffsets(config, client_id)
         self._topics = (config.left.topic, config.right.topic)
         self._fences = Fences(self._init)
 
     def _new_admin(self) -> AdminClient:
         properties = for_admin(self._config.admin_properties())
         return AdminClient({"client.id": f"{self._client_id}-admin", **properties})
-
-    def _new_offsets(self) -> Consumer:
-        """A consumer that never joins."""
-        return Consumer(
-            {
-                **with_defaults(self._config.consumer_properties()),
-                "client.id": f"{self._client_id}-offsets",
-                "group.id": self._config.name,
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-            }
-        )
 
     def look_again(self) -> None:
         """After an answer that cannot be: wait a little, and learn anew who leads the partitions.
@@ -146,8 +132,11 @@ class Authority:
         self._asked(f"fencing {writer}", lambda: self._fences.once(writer))
 
     def stored(self, lane: int) -> tuple[int | None, int | None]:
-        """The group's stable offsets of both inputs; waits while a transaction holds them."""
-        return self._asked("stored offsets", lambda: self._stored(lane))
+        """The group's offsets of both inputs; waits for undecided ones, as long as that may help.
+
+        All former owners must be fenced, and the changelog's end be asked for after it.
+        """
+        return self._asked("stored offsets", lambda: self._offsets.stored(lane))
 
     def inputs(self, lane: int) -> tuple[Extent, Extent]:
         """Extents of both inputs' partitions."""
@@ -294,18 +283,6 @@ class Authority:
             (wanted, _LATEST, IsolationLevel.READ_UNCOMMITTED),
         )
         return dict(zip(places, zip(stable, high, strict=True), strict=True))
-
-    def _stored(self, lane: int) -> tuple[int | None, int | None]:
-        """Stable offsets: the client waits for undecided ones, as long as a request may take."""
-        wanted = [TopicPartition(topic, lane) for topic in self._topics]
-        offsets: dict[str, int | None] = {}
-        found = self._offsets.asked(lambda one: one.committed(wanted, REQUEST_TIMEOUT_S))
-        for partition in found:
-            if partition.error is not None:
-                raise Retry(partition.error.str())
-            offsets[partition.topic] = partition.offset if partition.offset >= 0 else None
-        left, right = (offsets[topic] for topic in self._topics)
-        return left, right
 
     def _init(self, writer: str) -> None:
         """Let one producer after the other ask for the name, until one of them is given it.

@@ -72,6 +72,11 @@ class Replaced(Generic[C]):
         except _SILENCE:
             self._failed(client)
             raise
+        except RuntimeError as error:
+            if client is self.newest:
+                raise
+            # Another thread's question was not answered, and the client was closed under ours.
+            raise Retry(f"its client was replaced: {error}") from error
         self._silent_since = None
         return answer
 

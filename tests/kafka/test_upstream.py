@@ -6,7 +6,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.kafka.avro import Event, encode, instant
 from tests.kafka.harness import SETTLED_WITHIN_S
@@ -207,3 +207,34 @@ def test_a_side_with_an_open_transaction_is_not_silent(kafka: Harness, upstream:
     kafka.settle()
     assert set(kafka.matches()) == {"L:l10|R:r10"}
     await_watermark(kafka, worker, 10)
+
+
+def test_offsets_that_stay_undecided_hold_up_no_takeover(
+    kafka: Harness, upstream: Upstream
+) -> None:
+    """Somebody's transaction holds the group's offsets; its name is in no changelog."""
+    kafka.create_topics(1)
+    left, right = kafka.job.left, kafka.job.right
+    config = kafka.write_config()
+    worker = kafka.start(config)
+    plain(kafka, left, "l1")
+    plain(kafka, right, "r1")
+    kafka.settle()
+    assert worker.terminate() == 0
+    nobody = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": kafka.job.name})
+    upstream.producer.begin_transaction()
+    upstream.producer.send_offsets_to_transaction(
+        [TopicPartition(left, 0, 1)], nobody.consumer_group_metadata(), 30
+    )
+    nobody.close()
+    worker = kafka.start(config)
+    plain(kafka, left, "l2")
+    kafka.flush()
+    kafka.await_matches(["L:l1|R:r1", "L:l2|R:r1"], 30)
+    assert worker.terminate() == 0
+    assert "offsets are undecided" in worker.tail()
+    upstream.abort()
+    kafka.settle()
+    last = kafka.start(config)
+    kafka.await_running(last)
+    assert "offsets are undecided" not in last.tail()

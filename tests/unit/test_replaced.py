@@ -8,6 +8,7 @@ from typing import Final
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from app.errors import Retry
 from app.kafka import replaced
 from app.kafka.replaced import Replaced
 
@@ -90,6 +91,24 @@ def test_an_answer_ends_the_silence(
     made[0].hears = False
     silent(clients)
     assert len(made) == 1
+
+
+def test_who_still_asks_one_that_was_closed_asks_again(
+    clients: Replaced[Client], made: list[Client], clock: list[float]
+) -> None:
+    silent(clients)
+    clock[0] += SILENT_S
+
+    def asks(client: Client) -> str:
+        if client is made[0]:
+            silent(clients)
+            assert client.closed.wait(10)
+        raise RuntimeError("Consumer closed")
+
+    with pytest.raises(Retry, match="Consumer closed"):
+        clients.asked(asks)
+    with pytest.raises(RuntimeError, match="Consumer closed"):
+        clients.asked(asks)  # Nobody has closed that one: it is a fault.
 
 
 def test_it_is_replaced_once_by_all_that_have_asked(
