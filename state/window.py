@@ -283,7 +283,7 @@ class Windows:
         before = self.size
         self._drop(list(self._parts))  # No turn has touched what there still is of them.
         self._begin_trimming()
-        self._trim(INT64_MAX)
+        self.trim(INT64_MAX)
         trimmed = self.size
         if trimmed > goal:
             self.size -= sweep(self.table, trimmed - goal, self._costs, self.span)
@@ -307,17 +307,13 @@ class Windows:
         if self._expired_cost > cost * EXPIRED_SHARE_MAX and not self._untrimmed:
             self._begin_trimming()
 
-    def trim(self) -> None:
-        """Drops some of what has expired from memory; at any time, once or more for each commit."""
-        self._trim(TRIMMED_MAX)
-
     def _begin_trimming(self) -> None:
         """What has expired so far will be trimmed."""
         if self._expired_cost:
             self._expired_cost = 0
             self._untrimmed = list(self.table)
 
-    def _trim(self, budget: int) -> None:
+    def trim(self, budget: int = TRIMMED_MAX) -> None:
         """Drops expired rows from memory, until there were about `budget` windows and rows."""
         self.size -= expire(self.table, self._untrimmed, self._bound, budget)
 

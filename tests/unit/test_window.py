@@ -301,15 +301,14 @@ def test_trimming_leaves_the_rows_of_a_large_side_in_order() -> None:
     assert windows.size == size_of(windows)
 
 
-def test_trimming_is_bounded_and_goes_on_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("state.window.TRIMMED_MAX", 60)
+def test_trimming_is_bounded_and_goes_on_later() -> None:
     windows = windows_over(Store())
     for number in range(100):
         add(windows, b"%d" % number, Side.LEFT, row("a", 0, 5))
     sizes = []
     windows.settle([0], SPAN)
     while windows.table:
-        windows.trim()
+        windows.trim(60)
         sizes.append(len(windows.table))
     assert sizes == [70, 40, 10, 0]
     assert windows.size == 0
