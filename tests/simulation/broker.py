@@ -110,12 +110,11 @@ class Broker:
         self, sender: Sender, group: Group, member: tuple[str, int], offsets: dict[Place, int]
     ) -> None:
         """TxnOffsetCommit: generation and member are compared here and nowhere later."""
-        pending = group.offsets.pending
-        if sender.producer not in pending:
+        if sender.producer not in group.offsets.pending:
             place = (OFFSETS + group.name, 0)
             self.coordinator.verify(sender.producer, sender.epoch, place)
         group.check_offsets(*member)
-        pending.setdefault(sender.producer, {}).update(offsets)
+        group.offsets.send(sender.producer, offsets)
 
     def mark(self, found: Transaction, place: Place, epoch: int, *, commit: bool) -> None:
         """WriteTxnMarkers for one partition, or for a group's offsets."""
@@ -126,6 +125,4 @@ class Broker:
             self.log(topic, partition).decide(found.producer, epoch, commit=commit)
             return
         offsets = self.group(topic.removeprefix(OFFSETS)).offsets
-        decided = offsets.pending.pop(found.producer, {})
-        if commit:
-            offsets.stored.update(decided)
+        offsets.decide(found.producer, commit=commit)

@@ -133,6 +133,22 @@ def empty_metadata_switches_the_check_off(kafka: Cluster) -> None:
     member.close()
 
 
+def offsets_that_were_sent_last_count(kafka: Cluster) -> None:
+    topic, group = kafka.topic(), kafka.name()
+    member = member_of(kafka, topic, group)
+    first, second = ready(kafka), ready(kafka)
+    for offset, producer in enumerate((first, second), 1):
+        write(producer, topic, offset)
+        place = TopicPartition(topic, 0, offset)
+        producer.send_offsets_to_transaction([place], member.consumer_group_metadata(), 10)
+    second.commit_transaction(10)
+    eventually(kafka, lambda: stored(kafka, group, topic, "read_uncommitted") == 2)
+    assert stored(kafka, group, topic) is None
+    first.commit_transaction(10)
+    eventually(kafka, lambda: stored(kafka, group, topic) == 2)
+    member.close()
+
+
 def offsets_are_unstable_until_they_are_decided(kafka: Cluster) -> None:
     topic, group = kafka.topic(), kafka.name()
     member = member_of(kafka, topic, group)
@@ -284,6 +300,7 @@ PROMISES: Final = (
     offsets_are_taken_from_members_of_this_generation_only,
     empty_metadata_switches_the_check_off,
     offsets_are_unstable_until_they_are_decided,
+    offsets_that_were_sent_last_count,
     lanes_move_from_member_to_member,
     an_assignment_of_nothing_is_told,
     a_newcomer_may_join_again_from_its_callback,

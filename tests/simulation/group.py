@@ -65,6 +65,23 @@ class Offsets:
     stored: dict[Place, int] = field(default_factory=dict)
     pending: dict[int, dict[Place, int]] = field(default_factory=dict)
     """By producer id, offsets of an undecided transaction."""
+    _sent: dict[tuple[int, Place], int] = field(default_factory=dict)
+    """When they were: of two that are committed the one that was sent last counts."""
+    _newest: dict[Place, int] = field(default_factory=dict)
+    _count: int = 0
+
+    def send(self, producer: int, offsets: dict[Place, int]) -> None:
+        """Keep them until they are decided."""
+        self._count += 1
+        self.pending.setdefault(producer, {}).update(offsets)
+        self._sent |= {(producer, place): self._count for place in offsets}
+
+    def decide(self, producer: int, *, commit: bool) -> None:
+        """What this one has sent counts, or is forgotten."""
+        for place, offset in self.pending.pop(producer, {}).items():
+            sent = self._sent.pop((producer, place))
+            if commit and sent > self._newest.get(place, 0):
+                self.stored[place], self._newest[place] = offset, sent
 
     def unstable(self, place: Place) -> bool:
         """Whether an undecided transaction holds the place's offset."""
