@@ -19,7 +19,7 @@ from app.arrow import table_of
 from app.checking import sql
 from app.checking.fates import Taken, fates
 from schemas.match_id import unmatched_id
-from schemas.records import Kind
+from schemas.records import INT64_MAX, INT64_MIN, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -49,6 +49,11 @@ class Expected(NamedTuple):
     right: bytes | None
 
 
+def _may_be_row(event: Event) -> bool:
+    held = INT64_MIN <= min(event.start, event.end) <= max(event.start, event.end) <= INT64_MAX
+    return event.kind != Kind.WATERMARK and event.key is not None and held
+
+
 class Tables:
     """A database of one comparison, in a file, so that it may be larger than memory."""
 
@@ -63,9 +68,9 @@ class Tables:
     def add_events(self, side: Side, events: Iterable[tuple[int, Event]]) -> None:
         """Records of an input, each with its lane.
 
-        A WATERMARK is no row, and what has no key was rejected.
+        A WATERMARK is no row; what has no key, or times that no table holds, was rejected.
         """
-        found = [one for one in events if one[1].kind != Kind.WATERMARK and one[1].key is not None]
+        found = [one for one in events if _may_be_row(one[1])]
         rows = [event for _, event in found]
         self._insert(
             "events",

@@ -235,3 +235,12 @@ def test_matches_of_rows_that_are_gone_are_told_from_others(tables: Tables) -> N
     assert faults(tables, reads) == {"extra"}
     assert compare(tables.database).faults["extra"] == 2
     assert tables.extra_of_known_rows() == 1
+
+
+@pytest.mark.parametrize(("start", "end"), [(2**63, 2**63), (-(2**63) - 1, 5), (0, 2**70)])
+def test_times_that_no_table_holds_were_rejected(tables: Tables, start: int, end: int) -> None:
+    beyond = event("beyond", 9, start, end)
+    tables.add_events(Side.LEFT, in_lane(0, [beyond]))
+    edge = event("edge", 10, -(2**63), 2**63 - 1)
+    tables.add_events(Side.RIGHT, in_lane(0, [edge]))
+    assert tables.database.execute("select place from events").fetchall() == [(10,)]
