@@ -5,6 +5,7 @@ Invariant: nothing is written that a worker would not take for a watermark.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from app.conversion import Unfit
@@ -13,11 +14,12 @@ from app.formats import make_codec
 from app.kafka.load import BYTES_MAX, Loader
 from app.loading import opened_input, row_conversion
 from app.readable import Readable
-from schemas.records import Kind
+from app.validity import fault_of, limits_of
+from schemas.records import Fault, Kind, event_of
 
 if TYPE_CHECKING:
     from app.config import Config
-    from schemas.records import Side
+    from schemas.records import Parts, Side
 
 
 def send_watermark(config: Config, side: Side, at: str) -> str:
@@ -50,7 +52,20 @@ def _value(config: Config, side: Side, at: str) -> bytes:
     row[fields.kind] = word
     try:
         record = row_conversion(config, side, codec).record(row)
-        return Readable(config, side, codec).encode(record)
+        value = Readable(config, side, codec).encode(record)
+        _check(config, codec.decode_batch(side, [value])[0])
     except ValueError as error:
         why = str(error) if isinstance(error, Unfit) else f"does not fit the schema: {error}"
         raise UsageError(f"no watermark of the {name} side can be made of {at!r}: {why}") from None
+    return value
+
+
+def _check(config: Config, parts: Parts | Fault) -> None:
+    """Raises Unfit where a worker would reject it now."""
+    assert not isinstance(parts, Fault), "it was read as one that is none"
+    now, ahead = config.now_in_unit(time.time() * 1000), config.max_future
+    latest = None if now is None or ahead is None else now + ahead
+    limits = limits_of(config.lateness, config.max_interval, latest)
+    fault = fault_of(event_of(0, None, parts, None), limits)
+    if fault is not None:
+        raise Unfit(f"would be rejected as {fault[0]}: {fault[1]}")

@@ -101,3 +101,13 @@ def test_what_would_be_none_is_not_written(tmp_path: Path, left: str, at: str, s
         send_watermark(config, Side.LEFT, at)
     assert said in str(told.value)
     assert Loader.put_ == []
+
+
+@pytest.mark.parametrize(
+    ("at", "why"), [("9999999999999", "future_ts"), (str(2**70), "out_of_range")]
+)
+def test_what_a_worker_would_reject_is_not_sent(tmp_path: Path, at: str, why: str) -> None:
+    config = job(tmp_path, MINIMAL + JSON)
+    with pytest.raises(UsageError, match=f"would be rejected as {why}: "):
+        send_watermark(config, Side.LEFT, at)
+    assert not Loader.put_
