@@ -318,7 +318,7 @@ def verify(
     wrong: list[int] = []
     for verdict in verdicts(job, lane):
         for line in verdict.differences or [verdict.line]:
-            typer.echo(f"lane {verdict.lane}: {line}")
+            typer.echo(f"lane {verdict.lane} in {verdict.directory.parent}: {line}")
         if verdict.differences:
             wrong.append(verdict.lane)
     if wrong:

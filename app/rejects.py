@@ -23,7 +23,7 @@ from app.kafka.cluster import Cluster
 from app.kafka.rejects import Reject, note_of, reject_of
 from app.kafka.scan import Scanner
 from app.progress import progress
-from app.rows import JsonLines, Words, moment, printable
+from app.rows import JsonLines, Words, counted, moment, printable
 from app.units import NANOSECONDS
 from schemas.records import Reason, Side
 
@@ -282,12 +282,7 @@ def _show(config: Config, topic: str, newest: list[Chosen], count: int, codec: C
         console().print(table)
     shown = f", the newest {table.row_count} shown (--limit N for more)"
     more = shown if table.row_count < count else ""
-    sys.stdout.write(f"{counted(count)} in {topic}{more}\n")
-
-
-def counted(rejects: int) -> str:
-    """How many rejects, for people."""
-    return f"{rejects} reject" + ("" if rejects == 1 else "s")
+    sys.stdout.write(f"{counted(count, 'reject')} in {topic}{more}\n")
 
 
 def _short(text: str, length_max: int = SHOWN_LENGTH_MAX) -> str:
@@ -323,4 +318,4 @@ def count_rejects(config: Config, choice: Choice, form: str) -> None:
         return
     if kinds:
         console().print(table)
-    sys.stdout.write(f"{counted(counts.total())} in {topic.topic}\n")
+    sys.stdout.write(f"{counted(counts.total(), 'reject')} in {topic.topic}\n")

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from app.errors import UsageError
 from app.kafka.rejects import Made, replayed_headers
 from app.kafka.replays import Replays
-from app.rejects import Choice, RejectsTopic, counted
+from app.rejects import Choice, RejectsTopic
 from app.rights import may_write
+from app.rows import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,7 +54,9 @@ def replay_rejects(config: Config, wish: Wish, say: Callable[[str], None]) -> No
         count = fates.pop("", 0)
         for obstacle, left_out in sorted(fates.items()):
             say(f"{left_out} left out: {obstacle}")
-        if count and not wish.agreed(f"replay {counted(count)} into the topics they came from?"):
+        if count and not wish.agreed(
+            f"replay {counted(count, 'reject')} into the topics they came from?"
+        ):
             raise UsageError("nothing was replayed")
         wanted = (
             chosen.reject
@@ -62,7 +65,7 @@ def replay_rejects(config: Config, wish: Wish, say: Callable[[str], None]) -> No
         )
         for batch in _batches(wanted) if count else ():
             replays.write(batch)
-        say(f"{counted(replays.written)} replayed")
+        say(f"{counted(replays.written, 'reject')} replayed")
 
 
 def _obstacle(topic: RejectsTopic, chosen: Chosen, wish: Wish) -> str:

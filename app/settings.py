@@ -284,7 +284,8 @@ class HttpTable(Table):
     token: str = setting(
         "",
         "",
-        "who asks for more than probes and metrics must bear it; nobody need if not said",
+        "16 or more characters that whoever asks for more than probes and metrics must bear; "
+        "nobody need if not said",
         repr=False,
     )
     tls_certificate: FilePath | None = setting(

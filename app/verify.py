@@ -16,6 +16,7 @@ from app.errors import Crash, UsageError
 from app.kafka.cluster import Cluster, Extent
 from app.kafka.scan import Scanner
 from app.progress import progress
+from app.rows import counted
 from rebalance.compare import TOLD_MAX, Comparison
 from rebalance.restore import Audit, Replay
 from state.checkpoint import Unreadable, decode_turn
@@ -39,6 +40,8 @@ class Verdict(NamedTuple):
     lane: int
     line: str
     differences: list[str]
+    directory: Path = Path()
+    """Of the lane's store."""
 
 
 def verify(config: Config, lane: int | None) -> Iterator[Verdict]:
@@ -50,7 +53,7 @@ def verify(config: Config, lane: int | None) -> Iterator[Verdict]:
         changelog = Changelog(config)
         stack.callback(changelog.close)
         for number, path in found:
-            yield _verdict(number, path, changelog)
+            yield _verdict(number, path, changelog)._replace(directory=path)
 
 
 def _stores(state: Path, lane: int | None) -> list[tuple[int, Path]]:
@@ -131,7 +134,8 @@ def _compared(lane: int, store: LaneStore, changelog: Changelog) -> Verdict:
         foreign = f"it belongs to another changelog than {changelog.topic}: a worker will wipe it"
         return Verdict(lane, "", [foreign])
     differences = _audited(lane, store, checkpoint.rows)
-    what = f"{checkpoint.rows:,} rows in {len(store.buckets()):,} buckets as the directory says"
+    held = f"{counted(checkpoint.rows, 'row')} in {counted(len(store.buckets()), 'bucket')}"
+    what = f"{held} as the directory says"
     if store.position > extent.end:
         line = f"its position {store.position} is past the changelog's end {extent.end}"
         return Verdict(lane, what, [*differences, line])
@@ -147,7 +151,9 @@ def _compared(lane: int, store: LaneStore, changelog: Changelog) -> Verdict:
             replayed.close()
     what += f" and the changelog up to offset {store.position}"
     if comparison.left_out:
-        what += f", but for {len(comparison.left_out)} buckets which that no longer holds"
+        what += (
+            f", but for {counted(len(comparison.left_out), 'bucket')} which that no longer holds"
+        )
     more = comparison.count - len(comparison.told)
     differences += [*comparison.told, *([f"and {more} more differences"] if more else [])]
     return Verdict(lane, what, differences)

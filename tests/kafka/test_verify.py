@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from tests.kafka.harness import Harness
 
 LANES: Final = 2
-AFTER: Final = re.compile(r"lane (\d): [\d,]+ rows in \d+ buckets as the directory says and the "
-                          r"changelog up to offset \d+(, but for \d+ buckets .*)?")  # fmt: skip
+AFTER: Final = re.compile(
+    r"lane (\d) in \S+/state-1: [\d,]+ rows in \d+ buckets as the directory says and the "
+    r"changelog up to offset \d+(, but for \d+ buckets? .*)?"
+)
 
 
 def opened(path: Path) -> LaneStore:
@@ -65,7 +67,7 @@ def test_a_planted_difference_is_found(kafka: Harness, verify: tuple[str, ...]) 
     assert "lane 1" in ended.err
     first, second = ended.out.splitlines()
     assert AFTER.fullmatch(first)
-    assert second.startswith("lane 1: ")
+    assert second.startswith("lane 1 in ")
     assert repr(parse_row_key(name).id) in second
     assert f"ts {ts + 1}, " in second
     assert f"the changelog says ts {ts}, " in second
@@ -107,7 +109,7 @@ def test_what_is_not_there_is_no_difference(kafka: Harness, verify: tuple[str, .
     # And states that are none.
     state = kafka.directory / "state-1"
     (state / "lane-0" / "CURRENT").unlink()
-    assert done(*verify, "--lane", "0").startswith("lane 0: no store")
+    assert done(*verify, "--lane", "0").endswith(": no store: it was removed, or never written\n")
     shutil.rmtree(state / "lane-0")
     shutil.rmtree(state / "lane-1")
     assert "has no store of any lane" in refused(*verify)
