@@ -35,6 +35,7 @@ _TOPIC_LENGTH_MAX: Final = 249  # the broker's own limit
 _OR_OFF: Final = 'duration, or events\' unit, or "off"'
 TIMES: Final = ("ts", "start", "end")
 TIME_UNITS: Final = ("s", "ms", "us", "ns", "none", RFC3339)
+_PORT_MAX: Final = 65_535
 TOKEN_LENGTH_MIN: Final = 16
 _TOKEN: Final = re.compile(f"[!-~]{{{TOKEN_LENGTH_MIN},}}")
 JOB_NAME_LENGTH_MAX: Final = _TOPIC_LENGTH_MAX - len("-changelog")
@@ -275,7 +276,7 @@ class HttpTable(Table):
     """`[http]`: the server for probes, metrics and status."""
 
     host: str = setting("127.0.0.1", "", "the address to listen on")
-    port: Whole = setting(0, "", "the port to listen on; 0 = no server", ge=0, le=65_535)
+    port: Whole = setting(0, "", "the port to listen on; 0 = no server", ge=0, le=_PORT_MAX)
     advertised: str = setting(
         "",
         "host:port",
@@ -295,6 +296,16 @@ class HttpTable(Table):
     tls_ca: FilePath | None = setting(
         None, "file", "who may have signed them (PEM), for `query`; the system's if not said"
     )
+
+    @field_validator("advertised")
+    @classmethod
+    def _of_both(cls, advertised: str) -> str:
+        host, _, port = advertised.rpartition(":")
+        if advertised and not (
+            host and port.isascii() and port.isdigit() and int(port) <= _PORT_MAX
+        ):
+            raise ValueError(f"must be host:port, with a port up to {_PORT_MAX}")
+        return advertised
 
     @field_validator("token")
     @classmethod

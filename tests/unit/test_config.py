@@ -171,6 +171,17 @@ def test_unknown_keys_and_tables_are_named(tmp_path: Path, text: str, message: s
         ("state", "cache_memory = 0", "state.cache_memory must be greater than 0"),
         ("state", "dir = 1", "state.dir must be a path"),
         ("http", "port = 70000", "http.port must be less than or equal to 65535"),
+        (
+            "http",
+            'advertised = "foo"',
+            "http.advertised must be host:port, with a port up to 65535",
+        ),
+        (
+            "http",
+            'advertised = ":80"',
+            "http.advertised must be host:port, with a port up to 65535",
+        ),
+        ("http", 'advertised = "h:65536"', "http.advertised must be host:port, with a port up to"),
         ("http", "port = -1", "http.port must be greater than or equal to 0"),
         ("log", 'level = "loud"', "log.level must be "),
         ("schema", 'format = "xml"', 'schema.format must be "avro"'),
