@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
@@ -23,10 +24,12 @@ FOUND_WITHIN_S: Final = 3.0
 """A client that knows a broker has its answer by then, if the broker answers others promptly."""
 _QUIET: Final = 2
 """Below librdkafka's level of lost connections: they are told once, in a line of our own."""
-_ALL_BUT_DEBUG: Final = 6
+_EVERYTHING: Final = 7
 _BROKE: Final = re.compile(r"FAIL .*in state (UP|REAUTH)\b|REQTMOUT ")
 """Of a connection that could not be made there is nothing to fear: nothing was sent on it. Where a
 name has an address that nobody listens at, every new client meets one."""
+_UNSAID: Final = ": error log suppressed"
+"""What the debug line of a failure ends with that has no other line."""
 
 _log: Final = structlog.get_logger()
 _complained: Final[dict[int, float]] = {}
@@ -133,29 +136,35 @@ class Listener:
     """Hears what a client logs, in place of a logger: whether a connection of it broke.
 
     There is no other sign of one that broke and was made again within one call. Lines come while
-    the client is polled or flushed, those of one kind only once in a while: the first one tells.
+    the client is polled or flushed. Of a failure that says the same as the one before, within 30 s,
+    there is a debug line only (`rd_kafka_broker_set_error`); and the one before may have had none
+    either: a connection that the other end closes after a minute without traffic is no failure to
+    the client, which it is not here, as nothing was on its way. So debug lines are listened to.
     """
 
     def __init__(self) -> None:
         self.heard = ""
         """The last line that said so."""
-        self._tell: Callable[..., object] = _log.debug
+        self._asked_for = ""
+        """What the user has the client debug."""
 
     def properties(self, properties: Mapping[str, Property]) -> dict[str, Any]:
         """Properties of a client that it is to listen to."""
-        level = {"log_level": _ALL_BUT_DEBUG}
-        if "debug" in properties:
-            level, self._tell = {}, _log.info
+        self._asked_for = str(properties.get("debug", ""))
         return {
             **for_transactions(properties),
-            **level,
+            "debug": ",".join(filter(None, (self._asked_for, "broker"))),
+            "log_level": _EVERYTHING,
             "log.connection.close": True,
             "logger": self,
         }
 
-    def log(self, _level: int, text: str, *parts: object) -> None:
+    def log(self, level: int, text: str, *parts: object) -> None:
         """A line of the client's log, as Python's own loggers take it."""
         line = text % parts
-        self._tell("kafka", said=line)
-        if _BROKE.match(line):
+        if self._asked_for:
+            _log.info("kafka", said=line)
+        elif level > logging.DEBUG:
+            _log.debug("kafka", said=line)
+        if _BROKE.match(line) and (level > logging.DEBUG or line.endswith(_UNSAID)):
             self.heard = line

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 FETCH: Final = 1
 LIST_OFFSETS: Final = 2
+METADATA: Final = 3
 JOIN_GROUP: Final = 11
 HEARTBEAT: Final = 12
 DESCRIBE_GROUPS: Final = 15

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from app.config import load_config
 from app.errors import Unreachable
 from app.kafka.authority import Authority
+from app.kafka.clients import Listener
 from app.kafka.cluster import Cluster, Extent
 from rebalance.fence import Survey, establish, fence_tail
 from rebalance.lanes import Extent as Log
@@ -23,9 +25,11 @@ from tests.kafka.proxy import (
     DESCRIBE_CONFIGS,
     DESCRIBE_GROUPS,
     LIST_OFFSETS,
+    METADATA,
     Proxy,
 )
 from tests.kafka.reading import QUIET
+from tests.kafka.workers import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
 ANSWERED_WITHIN_S: Final = 5.0
 """Less than a look at a tail may take that finds nothing."""
 PATIENCE_S: Final = 3.0
+ALIKE_AFTER_S: Final = 2.5
+"""For so long after it was made a connection's failure has other words."""
 CRASHED: Final = 1
 
 
@@ -190,3 +196,27 @@ def transaction(kafka: Harness, name: str) -> Producer:
     producer.produce(kafka.job.changelog, b"a turn", partition=0, headers={"writer": name.encode()})
     assert producer.flush(10) == 0
     return producer
+
+
+def test_each_time_that_a_connection_breaks_is_heard_of(kafka: Harness, proxy: Proxy) -> None:
+    """Of failures that are alike the client tells the first ones, and no more for 30 s."""
+    listener = Listener()
+    servers = {"bootstrap.servers": kafka.bootstrap_servers}
+    producer = Producer({**listener.properties(servers), "transactional.id": kafka.job.name})
+    producer.init_transactions(30)
+
+    def heard() -> bool:
+        producer.poll(0.1)
+        return bool(listener.heard)
+
+    for _ in range(4):
+        time.sleep(ALIKE_AFTER_S)
+        listener.heard = ""
+        assert not heard()
+        breaks, broken = the_nth(1, wanted=METADATA)
+        proxy.break_at(breaks)
+        with contextlib.suppress(KafkaException):
+            producer.list_topics(timeout=5)
+        proxy.go_on()
+        assert broken()
+        eventually(heard, 10, lambda: "a connection broke, and nobody has heard of it")

@@ -36,6 +36,21 @@ def test_a_connection_that_broke_is_heard_of(facility: str, line: str, broke: bo
     assert bool(listener.heard) is broke
 
 
+@pytest.mark.parametrize(
+    ("end", "broke"),
+    [
+        (" (_TRANSPORT)", False),  # The other end's, after a minute without traffic.
+        (" (_TRANSPORT): identical to last error", False),
+        (" (_TRANSPORT): identical to last error: error log suppressed", True),
+    ],
+)
+def test_one_that_broke_like_the_one_before_is_heard_of(end: str, broke: bool) -> None:
+    listener = Listener()
+    line = f"{AT}Disconnected (after 70000ms in state UP){end}"
+    listener.log(logging.DEBUG, "%s [%s] %s", "FAIL", "rdkafka#producer-1", line)
+    assert bool(listener.heard) is broke
+
+
 def test_only_producers_of_transactions_keep_the_brokers_they_knew() -> None:
     """Whoever stays in use must be able to bootstrap anew: see what the two functions say."""
     strategy = "metadata.recovery.strategy"
