@@ -8,6 +8,7 @@ border of a changelog's undecided tail, it makes a takeover look for that tail f
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -41,6 +42,7 @@ ABSENT: Final = frozenset(
     }
 )
 """What is answered where no broker has."""
+_ADDRESS: Final = re.compile(r"^\S+(/bootstrap)?: (Connect to \S+ failed: )?")
 
 
 def answer_of(future: Future[Any], within_s: float) -> Any:  # noqa: ANN401 (the vendor's)
@@ -63,6 +65,12 @@ def offset_of(found: Any) -> int:  # noqa: ANN401 (the vendor's)
         reason = "a partition's leader did not answer"
         raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, reason))
     return offset
+
+
+def reason_of(error: KafkaError) -> str:
+    """The client's text without what is said elsewhere: the address, and how often."""
+    text = _ADDRESS.sub("", error.str())
+    return text.partition(" (after")[0].rstrip(".")
 
 
 def rights_of(operations: Iterable[Any] | None) -> frozenset[str] | None:

@@ -27,7 +27,7 @@ from confluent_kafka.admin import (
 )
 
 from app.errors import Crash, Unreachable, UsageError
-from app.kafka.answers import ABSENT, STALE_LEADERS, answer_of, offset_of, rights_of
+from app.kafka.answers import ABSENT, STALE_LEADERS, answer_of, offset_of, reason_of, rights_of
 from app.kafka.clients import for_admin
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from app.config import Config
 
 WAIT_SECONDS: Final = 30.0
-_ADDRESS: Final = re.compile(r"^\S+(/bootstrap)?: (Connect to \S+ failed: )?")
 _CREATION: Final = re.compile("^Failed to create (producer|consumer): ")
 _CONTACT_SECONDS: Final = 1.0
 _POLL_SECONDS: Final = 0.05
@@ -271,18 +270,23 @@ class Cluster:
         absent: int | None = None,
         read: Callable[[Any], Any] = _as_it_is,
     ) -> dict[K, Any]:
-        """As `_ask_each`, of what changes nothing: asked again where the connection broke.
+        """As `_ask_each`, of what changes nothing."""
+        return self._persist(lambda: self._ask_each(what, question, absent, read))
+
+    def _persist(self, ask: Callable[[], T]) -> T:
+        """An answer that changes nothing, asked for again where the connection broke.
 
         By another client: this one might wait for that connection, see `app.kafka.group`.
         """
         deadline = time.monotonic() + self._wait_seconds
         while True:
             try:
-                return self._ask_each(what, question, absent, read)
+                return ask()
             except Unreachable:
                 if time.monotonic() >= deadline:
                     raise
-                self._connect()
+            time.sleep(_POLL_SECONDS)
+            self._connect()
 
     def _ask_each(
         self,
@@ -343,7 +347,7 @@ class Cluster:
 
     def _unreachable(self, error: KafkaError | None = None, *, broke: bool = False) -> Unreachable:
         error = error or self._last_error
-        reason = f" ({_reason(error)})" if error else ""
+        reason = f" ({reason_of(error)})" if error else ""
         if broke:
             lost = f"the connection to {self._address} broke before the answer came{reason}"
             return Unreachable(f"{lost}: run the command again")
@@ -388,12 +392,6 @@ def _member(member: Any) -> Member:  # noqa: ANN401 (the vendor's)
     )
 
 
-def _reason(error: KafkaError) -> str:
-    """The client's text without what the line says already: the address, and how often."""
-    text = _ADDRESS.sub("", error.str())
-    return text.partition(" (after")[0].rstrip(".")
-
-
 def _told(error: KafkaError, what: str, thing: str | None = None) -> Refused:
     about = what if thing is None else f'{what} "{thing}"'
-    return Refused(f"Kafka refuses {about}: {_reason(error)}", error.code(), thing)
+    return Refused(f"Kafka refuses {about}: {reason_of(error)}", error.code(), thing)

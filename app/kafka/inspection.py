@@ -18,7 +18,7 @@ from app.kafka.failures import error_of
 from app.kafka.limits import Limits, producer_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from concurrent.futures import Future
 
     from app.config import Config
@@ -55,7 +55,7 @@ class Inspection(Cluster):
         wanted = list(names)
         answers = self._answers(
             "topics",
-            self._admin.describe_topics(
+            lambda: self._admin.describe_topics(
                 TopicCollection(wanted),
                 include_authorized_operations=True,
                 request_timeout=WAIT_SECONDS,
@@ -69,7 +69,7 @@ class Inspection(Cluster):
         """The brokers, and the settings of one."""
         cluster = self._answers(
             "the cluster",
-            {
+            lambda: {
                 "": self._admin.describe_cluster(
                     include_authorized_operations=True, request_timeout=WAIT_SECONDS
                 )
@@ -86,7 +86,7 @@ class Inspection(Cluster):
         """What is allowed on a group; None where the cluster does not tell."""
         answer = self._answers(
             f"group {group}",
-            self._admin.describe_consumer_groups(
+            lambda: self._admin.describe_consumer_groups(
                 [group], include_authorized_operations=True, request_timeout=WAIT_SECONDS
             ),
         )[group]
@@ -103,7 +103,8 @@ class Inspection(Cluster):
             return {}
         resources = [ConfigResource(kind, name) for name in names]
         answers = self._answers(
-            "settings", self._admin.describe_configs(resources, request_timeout=WAIT_SECONDS)
+            "settings",
+            lambda: self._admin.describe_configs(resources, request_timeout=WAIT_SECONDS),
         )
         return {
             resource.name: answer
@@ -112,8 +113,13 @@ class Inspection(Cluster):
             for resource, answer in answers.items()
         }
 
-    def _answers(self, what: str, futures: Mapping[Any, Future[Any]]) -> dict[Any, Any]:
+    def _answers(
+        self, what: str, question: Callable[[], Mapping[Any, Future[Any]]]
+    ) -> dict[Any, Any]:
         """An answer for each question, or the error that refuses it. Raises Unreachable."""
+        return self._persist(lambda: self._collected(what, question()))
+
+    def _collected(self, what: str, futures: Mapping[Any, Future[Any]]) -> dict[Any, Any]:
         deadline = time.monotonic() + WAIT_SECONDS
         answers: dict[Any, Any] = {}
         for name, future in futures.items():

@@ -116,6 +116,10 @@ def test_a_command_that_only_reads_asks_again_where_a_connection_breaks(
     assert cluster.members(kafka.job.name) == []
     assert set(cluster.topics([kafka.job.left])) == {kafka.job.left}
     assert broken()
+    breaks, broken = the_nth(1, wanted=kind)
+    proxy.break_at(breaks)
+    done("doctor", "-c", str(kafka.write_config()))
+    assert broken()
 
 
 @pytest.mark.parametrize("behind", [False, True], ids=["not heard", "heard"])
