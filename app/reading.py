@@ -19,6 +19,7 @@ from app.errors import UsageError
 from app.formats import make_codec
 from app.kafka.cluster import Cluster, Extent
 from app.kafka.scan import Scanner
+from app.outputs import complete, complete_text
 from app.progress import progress
 from app.rows import CHANGE, Csv, JsonLines, Parquet, Row, Sink, Words, counted
 from schemas.match_id import is_match_id
@@ -132,12 +133,12 @@ def _show_table(config: Config, request: Request, source: Source) -> None:
     words = Words(config)
     table = Table("overlap", "left", "right", title=None)
     count = matches = 0
-    for live in source.live():
-        for key in list(live)[: max(limit - count, 0)]:
-            table.add_row(*map(Text, words.cells(source.row(key, live[key]))))
-        count += len(live)
-        matches += sum(map(is_match_id, live))
-    with _stream(request.output) as stream:
+    with complete_text(request.output) as stream:
+        for live in source.live():
+            for key in list(live)[: max(limit - count, 0)]:
+                table.add_row(*map(Text, words.cells(source.row(key, live[key]))))
+            count += len(live)
+            matches += sum(map(is_match_id, live))
         if table.row_count:
             console(stream).print(table)
         shown = f", the first {table.row_count} shown (--limit N for more)"
@@ -160,7 +161,7 @@ def _write_all(request: Request, source: Source) -> None:
 
 def _follow(config: Config, request: Request, source: Source) -> None:
     """Every live match, then every change; the matches are kept to tell what is news."""
-    with _stream(request.output) as stream, _change_sink(config, request, source, stream) as sink:
+    with _growing(request.output) as stream, _change_sink(config, request, source, stream) as sink:
         live: dict[bytes, bytes] = {}
         for found in source.live():
             live |= found
@@ -238,19 +239,14 @@ def _sink(request: Request, source: Source) -> Iterator[Sink]:
         yield sink
         sink.close()
         return
-    partial = path.with_name(f"{path.name}.partial")
-    _check_writable(partial)
-    try:
-        if request.form == "parquet":
-            sink = Parquet(partial, columns)
+    if request.form == "parquet":
+        with complete(path) as name:
+            sink = Parquet(name, columns)
             yield sink
             sink.close()
-        else:
-            with partial.open("w", encoding="utf-8", newline="") as stream:
-                yield _text_sink(request.form, stream, columns)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    else:
+        with complete_text(path) as stream:
+            yield _text_sink(request.form, stream, columns)
 
 
 def _text_sink(form: str, stream: TextIO, columns: list[tuple[str, object]]) -> Sink:
@@ -258,18 +254,14 @@ def _text_sink(form: str, stream: TextIO, columns: list[tuple[str, object]]) -> 
 
 
 @contextmanager
-def _stream(path: Path | None) -> Iterator[TextIO]:
+def _growing(path: Path | None) -> Iterator[TextIO]:
+    """A file that is never complete: each change is there for who reads it as it happens."""
     if path is None:
         yield sys.stdout
         return
-    _check_writable(path)
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        yield stream
-
-
-def _check_writable(path: Path) -> None:
-    """Raises UsageError before anything is read, rather than after minutes."""
     try:
-        path.open("a").close()
+        stream = path.open("w", encoding="utf-8", newline="")
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
+    with stream:
+        yield stream

@@ -7,7 +7,6 @@ those of a job that reads both topics from their beginnings.
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
@@ -15,14 +14,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from app.conversion import Unfit
 from app.datafiles import open_data
-from app.errors import UsageError
 from app.formats import make_codec
 from app.kafka.limits import TOPIC_BYTES_DEFAULT, Limits
 from app.loading import encoded, row_conversion
+from app.outputs import check_apart, complete_text
 from app.process import (
     Moment,
     Running,
@@ -84,15 +83,15 @@ class Input(NamedTuple):
 def replay_files(config: Config, request: Request) -> str:
     """Run the join over the files and write what comes out; returns what is to be said of rejects.
 
-    Raises UsageError.
+    Both files appear when they are complete. Raises UsageError.
     """
+    check_apart({"--output": request.output, "--rejects": request.rejects}, request.files)
     codec = make_codec(config)
     rejected: Counter[str] = Counter()
     live: dict[bytes, bytes] = {}
     with ExitStack() as stack:
-        out = stack.enter_context(_opened(request.output)) if request.output else sys.stdout
-        lines = JsonLines(out)
-        refused = stack.enter_context(_opened(request.rejects)) if request.rejects else None
+        lines = JsonLines(stack.enter_context(complete_text(request.output)))
+        refused = stack.enter_context(complete_text(request.rejects)) if request.rejects else None
         inputs = [
             _records(
                 row_conversion(config, side, codec, request.key),
@@ -122,13 +121,6 @@ def replay_files(config: Config, request: Request) -> str:
             for name, value in live.items():
                 lines.write(_match_row(codec, name, value))
     return _said_of(rejected)
-
-
-def _opened(path: Path) -> TextIO:
-    try:
-        return path.open("w", encoding="utf-8", newline="")
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def _records(

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
 from app.cli import run_command
 from tests.unit.jobs import MINIMAL, write_job
 from tests.unit.test_readme import EXAMPLE
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PLAIN: Final = MINIMAL.replace('name = "job"\n', 'name = "job"\nunit = "none"\n').replace(
     '"10s"', "10"
@@ -145,3 +143,83 @@ def test_an_output_that_cannot_be_written_is_named(
     wrong = str(tmp_path / "no" / "out")
     assert run_command(["replay", *files(tmp_path, [], []), "--output", wrong]) == 2
     assert f"{wrong}: cannot be written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--output", "--rejects"])
+@pytest.mark.parametrize("spelling", ["right.jsonl", "../{}/left.jsonl", "link", "hard"])
+def test_an_input_is_never_written_over(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, option: str, spelling: str
+) -> None:
+    arguments = files(tmp_path, [row("l", 0, 9)], [row("r", 5, 7)])
+    (tmp_path / "link").symlink_to("right.jsonl")
+    (tmp_path / "hard").hardlink_to(tmp_path / "left.jsonl")
+    before = [(tmp_path / f"{side}.jsonl").read_text() for side in ("left", "right")]
+    path = f"{tmp_path}/{spelling.format(tmp_path.name)}"
+    assert run_command(["replay", *arguments, option, path]) == 2
+    out, err = capsys.readouterr()
+    assert err.startswith(f"spanjoin: {option} {path} would be written over {tmp_path}/")
+    assert err.endswith(", which is read: name another file\n")
+    assert out == ""
+    assert [(tmp_path / f"{side}.jsonl").read_text() for side in ("left", "right")] == before
+
+
+def test_an_input_is_not_what_is_written_until_it_is_complete(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    arguments = files(tmp_path, [row("l", 0, 9)], [row("r", 5, 7)])
+    partial = (tmp_path / "left.jsonl").rename(tmp_path / "out.partial")
+    arguments[2] = str(partial)
+    out = str(tmp_path / "out")
+    assert run_command(["replay", *arguments, "--format", "jsonl", "--output", out]) == 2
+    assert f"--output {out} would be written over {partial}" in capsys.readouterr().err
+    assert partial.read_text()
+
+
+@pytest.mark.parametrize("rejects", ["out", "no/../out", "out.partial"])
+def test_matches_and_rejects_are_two_files(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, rejects: str
+) -> None:
+    arguments = files(tmp_path, [row("l", 0, 9)], [row("r", 5, 7)])
+    out, refused = f"{tmp_path}/out", f"{tmp_path}/{rejects}"
+    assert run_command(["replay", *arguments, "--output", out, "--rejects", refused]) == 2
+    assert capsys.readouterr().err == (
+        f"spanjoin: --output {out} and --rejects {refused} would be written over each other: "
+        "name two files\n"
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_that_fails_leaves_the_results_of_the_one_before(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    arguments = files(tmp_path, [row("l", 0, 9)], [row("r", 5, 7), row("bad", 9, 0)])
+    written = [tmp_path / name for name in ("out", "refused")]
+    arguments += ["--output", str(written[0]), "--rejects", str(written[1])]
+    assert run(capsys, *arguments, "--changes") == []
+    before = [path.read_text() for path in written]
+    assert all(before)
+    (tmp_path / "right.jsonl").write_text("[]\n")
+    assert run_command(["replay", *arguments, "--changes"]) == 2
+    assert [path.read_text() for path in written] == before
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_a_device_stays_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    arguments = files(tmp_path, [row("l", 0, 9)], [row("r", 5, 7)])
+    run(capsys, *arguments, "--output", "/dev/null", "--rejects", "/dev/null")
+    assert Path("/dev/null").is_char_device()
+
+
+def test_a_link_goes_on_to_name_its_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "out").symlink_to("results")
+    arguments = files(tmp_path, [row("l", 0, 9)], [row("r", 5, 7)])
+    run(capsys, *arguments, "--output", str(tmp_path / "out"))
+    assert json.loads((tmp_path / "results").read_text())["id"] == "L:l|R:r"
+    assert (tmp_path / "out").is_symlink()
+
+
+def test_a_directory_is_no_output(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert run_command(["replay", *files(tmp_path, [], []), "--output", str(tmp_path)]) == 2
+    assert f"{tmp_path}: cannot be written: name a file" in capsys.readouterr().err
