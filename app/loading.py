@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from fastavro.schema import SchemaParseException, expand_schema
 
 from app.conversion import RecordConversion, Unfit
-from app.datafiles import DataFile, open_data
+from app.datafiles import Blank, DataFile, open_data
 from app.errors import UsageError
 from app.formats import make_codec
 from app.json_rows import JsonRows
@@ -147,9 +147,14 @@ def encoded(
 
 
 def _key_bytes(name: str, values: Mapping[str, Any]) -> bytes | None:
-    """A key as other producers would write it: text as UTF-8, an integer in decimal digits."""
+    """A key as other producers would write it: text as UTF-8, an integer in decimal digits.
+
+    An empty cell of a CSV file is no key: taken for an empty one, rows without keys would meet.
+    """
     value = values[name]
-    if value is None or isinstance(value, bytes):
+    if value is None or isinstance(value, Blank):
+        return None
+    if isinstance(value, bytes):
         return value
     if isinstance(value, str):
         return value.encode()

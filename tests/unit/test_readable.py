@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.conversion import Unfit
-from app.datafiles import Row
+from app.datafiles import BLANK, Row
 from app.errors import UsageError
 from app.formats import make_codec
 from app.loading import encoded, row_conversion
@@ -151,3 +151,15 @@ def test_odd_times_that_a_worker_takes_are_taken(tmp_path: Path) -> None:
     # Rejected later, but in no other unit would it be of today.
     put(config, at(2**62))
     put(job_of(tmp_path, left="", unit="ms", table='max_future = "off"\n'), at(NOW_MS * 1000))
+
+
+@pytest.mark.parametrize(
+    ("key", "written"), [(BLANK, None), (None, None), ("", b""), ("k", b"k"), (7, b"7")]
+)
+def test_an_empty_cell_is_no_key(tmp_path: Path, key: Any, written: bytes | None) -> None:
+    config = job_of(tmp_path)
+    codec = make_codec(config)
+    conversion = row_conversion(config, Side.LEFT, codec)
+    row = Row(1, {"key": key, **at(1)})
+    found, _ = encoded(row, "key", conversion, lambda one: codec.encode_event(Side.LEFT, one))
+    assert found == written

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
@@ -83,6 +84,26 @@ def test_a_watermark_without_a_key_speaks_in_every_partition(
     run(capsys, *arguments, "--partitions", "4", "--rejects", str(tmp_path / "rejects"))
     rejects = [json.loads(line) for line in (tmp_path / "rejects").read_text().splitlines()]
     assert [one["reason"] for one in rejects] == ["late"] * 20
+
+
+def test_an_empty_cell_of_a_csv_file_is_no_key(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    head = "key,id,ts,start,end,kind"
+    old = [f"k{number},l{number},0,0,9," for number in range(20)]
+    for name, lines in (
+        ("left", [head, ",,1000,0,0,WATERMARK", *old, ",lost,1000,0,9,"]),
+        ("right", [head, ",,999,0,0,WATERMARK", ",gone,1000,0,9,"]),
+    ):
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines))
+    paths = [str(tmp_path / name) for name in ("left.csv", "right.csv", "refused")]
+    config = str(write_job(tmp_path, PLAIN))
+    more = ("--partitions", "4", "--rejects", paths[2])
+    assert run(capsys, "-c", config, *paths[:2], *more) == []
+    rejects = [json.loads(line) for line in Path(paths[2]).read_text().splitlines()]
+    assert Counter(one["reason"] for one in rejects) == {"late": 20, "null_key": 2}
+    nameless = [(one["key"], one["value"]["id"]) for one in rejects if one["reason"] == "null_key"]
+    assert sorted(nameless) == [(None, "gone"), (None, "lost")]
 
 
 def test_json_jobs_and_outer_joins(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
