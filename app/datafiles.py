@@ -140,12 +140,18 @@ class DataFile:
             self.done = self._stream.tell()
 
 
-def format_of(path: Path, form: str | None) -> str:
-    """The format that was asked for, or that the file's name says.
+def named_format(path: Path) -> str | None:
+    """The format that a file's name says, None where it says none."""
+    return _SUFFIXES.get(path.suffix.lower())
 
-    Raises UsageError where neither does.
+
+def format_of(path: Path, form: str | None) -> str:
+    """The format that the file's name says, or else the one that was asked for.
+
+    One `--format` may be given with two files, of which only one needs it. Raises UsageError where
+    neither says it.
     """
-    found = form or _SUFFIXES.get(path.suffix.lower())
+    found = named_format(path) or form
     if found is None:
         raise UsageError(f"{path}: say its format with --format csv, jsonl or parquet")
     return found

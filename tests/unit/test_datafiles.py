@@ -97,7 +97,10 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
         ("a.ndjson", None, "jsonl"),
         ("a.json", None, "jsonl"),
         ("a.pq", None, "parquet"),
-        ("a.csv", "jsonl", "jsonl"),
+        ("a.csv", "jsonl", "csv"),
+        ("a.jsonl", "csv", "jsonl"),
+        ("a.csv.gz", "jsonl", "jsonl"),
+        ("a", "csv", "csv"),
         ("-", "csv", "csv"),
     ],
 )

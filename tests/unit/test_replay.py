@@ -106,6 +106,16 @@ def test_an_empty_cell_of_a_csv_file_is_no_key(
     assert sorted(nameless) == [(None, "gone"), (None, "lost")]
 
 
+def test_the_format_is_for_the_file_whose_name_does_not_say_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    arguments = files(tmp_path, [row("l", 0, 9)], [])
+    arguments[-1] = str(tmp_path / "right")
+    Path(arguments[-1]).write_text("key,id,ts,start,end\nk,r,5,5,7\n")
+    (match,) = run(capsys, *arguments, "--format", "csv")
+    assert match["id"] == "L:l|R:r"
+
+
 def test_json_jobs_and_outer_joins(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     left = [{**row("l", 0, 9), "who": "Anna"}, row("alone", 20, 29), row("x", 1_000, 1_000)]
     right = [row("r", 5, 7), row("bad", 9, 0), row("y", 1_000, 1_000)]
