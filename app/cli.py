@@ -177,7 +177,13 @@ def load(
 @app.command()
 def read(
     config: ConfigOption,
-    format_: Annotated[Format, typer.Option("--format", help="How to write them.")] = Format.TABLE,
+    format_: Annotated[
+        Format | None,
+        typer.Option(
+            "--format",
+            help="How to write them; unless told, as the output's name says, else as a table.",
+        ),
+    ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="Go on with each match and retraction as it happens.")
     ] = False,
@@ -192,10 +198,10 @@ def read(
     output: Annotated[Path | None, typer.Option(help="Write to this file.")] = None,
 ) -> int:
     """Show the results: committed only, one row for each match that is live."""
-    from app.reading import Request, read_matches
+    from app.reading import Request, form_for, read_matches
 
     job = checked_config(config)
-    read_matches(job, Request(str(format_), follow, limit, output))
+    read_matches(job, Request(form_for(format_, output), follow, limit, output))
     return EXIT_DONE
 
 

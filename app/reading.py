@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from app.console import console
+from app.datafiles import named_format
 from app.errors import UsageError
 from app.formats import make_codec
 from app.kafka.cluster import Cluster, Extent
@@ -43,6 +44,12 @@ class Request(NamedTuple):
     follow: bool
     limit: int | None
     output: Path | None
+
+
+def form_for(asked: str | None, output: Path | None) -> str:
+    """How results are written: as was asked for, or as their file's name says, or as a table."""
+    named = None if output is None else named_format(output)
+    return str(asked or named or "table")
 
 
 class Source:
@@ -112,7 +119,8 @@ def read_matches(config: Config, request: Request) -> None:
     if request.form == "parquet":
         if request.follow:
             raise UsageError(
-                "--format parquet has no --follow: a Parquet file is readable when it is complete"
+                "--format parquet has no --follow: a Parquet file is readable when it is complete; "
+                "say --format jsonl or csv"
             )
         if request.output is None and sys.stdout.isatty():
             raise UsageError("--format parquet is not for a terminal: give --output FILE")
