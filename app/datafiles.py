@@ -75,8 +75,10 @@ class DataFile:
 
     def _csv(self) -> Iterator[Row]:
         csv.field_size_limit(FIELD_BYTES_MAX)
-        text = io.TextIOWrapper(self._stream, encoding="utf-8-sig", newline="")
-        reader = csv.reader(text, strict=True)
+        text = io.TextIOWrapper(
+            self._stream, encoding="utf-8-sig", errors="surrogateescape", newline=""
+        )
+        reader = csv.reader(map(_sound, text), strict=True)
         try:
             header = next(reader, None)
             if header is None:
@@ -138,6 +140,15 @@ class DataFile:
     def _advance(self) -> None:
         if self.total is not None:
             self.done = self._stream.tell()
+
+
+def _sound(line: str) -> str:
+    """A line as it is. Raises UnicodeDecodeError where its bytes are not UTF-8.
+
+    The wrapper decodes many lines at once and would not know which one it is; it lets surrogates
+    stand for such bytes instead, which UTF-8 itself has no form for.
+    """
+    return line if line.isascii() else line.encode("utf-8", "surrogateescape").decode("utf-8")
 
 
 def named_format(path: Path) -> str | None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,22 @@ def test_csv(tmp_path: Path) -> None:
     assert BLANK == ""
 
 
+def test_any_text_is_a_cell_as_it_is(tmp_path: Path) -> None:
+    cells = ["é", "\ufeff", "\U0001f600", "\u2028", "\x85", "\ud7ff\ue000"]
+    content = "\n".join(["\ufeffñ", *cells])
+    found = rows(write(tmp_path, "x.csv", content.encode()))
+    assert found == [Row(place, {"ñ": cell}) for place, cell in enumerate(cells, 2)]
+
+
+def test_a_byte_that_is_no_text_is_named_on_standard_input(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    content = io.BytesIO(b"a\n" + b"x\n" * 300 + b"\xe9t\xe9\n")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(content))
+    with pytest.raises(UsageError, match=r"^-:302: is not UTF-8: invalid continuation byte$"):
+        rows(Path("-"), "csv")
+
+
 def test_json_lines(tmp_path: Path) -> None:
     path = write(tmp_path, "x.jsonl", b'{"id":"a","n":9007199254740993}\n\n{"id":null}')
     assert rows(path) == [Row(1, {"id": "a", "n": 2**53 + 1}), Row(3, {"id": None})]
@@ -65,7 +82,11 @@ def test_progress_reaches_the_total(tmp_path: Path) -> None:
         ("x.csv", b"a,a\n", "x.csv:1: column a is there twice"),
         ("x.csv", b"a,b\n1,2\n1\n", "x.csv:3: has 1 columns, but the first line has 2"),
         ("x.csv", b'a\n"x', "x.csv:2: is not valid CSV"),
-        ("x.csv", b"a\n\xff\n", "is not UTF-8"),
+        ("x.csv", b"a\n\xff\n", "x.csv:2: is not UTF-8: invalid start byte"),
+        ("x.csv", b"\xff\n1\n", "x.csv:1: is not UTF-8"),
+        ("x.csv", b"a\n" * 5_000 + b"\xc3\xa9\n\xc3\n", "x.csv:5002: is not UTF-8: invalid"),
+        ("x.csv", b'a\n"\r\nx\n\xed\xa0\x80"\n', "x.csv:4: is not UTF-8"),
+        ("x.csv", b"a\r1\r\xe2\x82", "x.csv:3: is not UTF-8: unexpected end of data"),
         ("x.jsonl", b'{"a":1}\n{"a":\n', "x.jsonl:2: is not valid JSON"),
         ("x.jsonl", b"[1]\n", "x.jsonl:1: must be an object"),
         ("x.jsonl", b'{"a":"\xff"}\n', "x.jsonl:1: is not UTF-8"),
