@@ -10,6 +10,7 @@ import os
 import sys
 from contextlib import contextmanager
 from itertools import combinations
+from shutil import copymode
 from typing import TYPE_CHECKING, TextIO
 
 from app.datafiles import STANDARD_INPUT
@@ -34,7 +35,13 @@ def complete(path: Path) -> Iterator[Path]:
         return
     target, partial = _names(path)
     try:
+        # A file stays as private as it was made; one that is protected stays as it is.
+        known = target.exists()
+        if known:
+            target.open("ab").close()
         partial.open("a").close()
+        if known:
+            copymode(target, partial)
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
     try:

@@ -251,6 +251,15 @@ def test_a_link_goes_on_to_name_its_file(
     assert (tmp_path / "out").is_symlink()
 
 
+def test_a_private_file_stays_private(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.touch(0o600)
+    arguments = files(tmp_path, [row("l", 0, 9)], [row("r", 5, 7)])
+    run(capsys, *arguments, "--output", str(out))
+    assert json.loads(out.read_text())["id"] == "L:l|R:r"
+    assert out.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_directory_is_no_output(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert run_command(["replay", *files(tmp_path, [], []), "--output", str(tmp_path)]) == 2
     assert f"{tmp_path}: cannot be written: name a file" in capsys.readouterr().err
