@@ -116,7 +116,13 @@ class Cluster:
         # The admin client's own request crashes the process when the coordinator is not there yet.
         if group not in self._groups:
             self._groups[group] = Consumer(
-                {"bootstrap.servers": self.bootstrap_servers, "group.id": group, **QUIET}
+                {
+                    "bootstrap.servers": self.bootstrap_servers,
+                    "group.id": group,
+                    # A coordinator has been seen to keep decided offsets as undecided.
+                    "isolation.level": "read_uncommitted",
+                    **QUIET,
+                }
             )
         try:
             found = self._groups[group].committed(wanted, timeout=_POSITIONS_S)
