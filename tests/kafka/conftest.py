@@ -60,6 +60,26 @@ def proxied() -> Iterator[tuple[Proxy, str]]:
         yield both
 
 
+@pytest.fixture
+def proxy(proxied: tuple[Proxy, str]) -> Iterator[Proxy]:
+    """That proxy; after the test it lets everything through again."""
+    proxy, _ = proxied
+    yield proxy
+    proxy.go_on()
+
+
+@pytest.fixture
+def proxied_kafka(proxied: tuple[Proxy, str], tmp_path: Path) -> Iterator[Harness]:
+    """As `kafka`, with the proxy in between."""
+    proxy, address = proxied
+    harness = Harness(address, tmp_path)
+    try:
+        yield harness
+    finally:
+        proxy.go_on()
+        harness.close()
+
+
 @pytest.fixture(scope="module")
 def lanes(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lanes]:
     """One worker for all tests of a file that need nothing but a lane."""

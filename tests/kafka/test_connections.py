@@ -19,7 +19,6 @@ from rebalance.fence import Survey, establish, fence_tail
 from rebalance.lanes import Extent as Log
 from tests.kafka.avro import encode, instant
 from tests.kafka.commands import command, done
-from tests.kafka.harness import Harness
 from tests.kafka.proxy import (
     DELETE_GROUPS,
     DESCRIBE_CONFIGS,
@@ -32,8 +31,9 @@ from tests.kafka.reading import QUIET
 from tests.kafka.workers import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable
+
+    from tests.kafka.harness import Harness
 
 ANSWERED_WITHIN_S: Final = 5.0
 """Less than a look at a tail may take that finds nothing."""
@@ -44,19 +44,8 @@ CRASHED: Final = 1
 
 
 @pytest.fixture
-def proxy(proxied: tuple[Proxy, str]) -> Iterator[Proxy]:
-    proxy, _ = proxied
-    yield proxy
-    proxy.go_on()
-
-
-@pytest.fixture
-def kafka(proxied: tuple[Proxy, str], tmp_path: Path) -> Iterator[Harness]:
-    harness = Harness(proxied[1], tmp_path)
-    try:
-        yield harness
-    finally:
-        harness.close()
+def kafka(proxied_kafka: Harness) -> Harness:
+    return proxied_kafka
 
 
 def the_nth(

@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from tests.kafka.avro import encode, instant
-from tests.kafka.harness import Harness
 from tests.kafka.victims import halted, victim
 from tests.kafka.workers import lanes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
+    from tests.kafka.harness import Harness
     from tests.kafka.proxy import Proxy
     from tests.kafka.workers import Worker
 
@@ -28,20 +25,8 @@ LONG_TRANSACTIONS: Final = '[kafka.producer]\n"transaction.timeout.ms" = 120000\
 
 
 @pytest.fixture
-def between(proxied: tuple[Proxy, str]) -> Iterator[Proxy]:
-    proxy, _ = proxied
-    yield proxy
-    proxy.go_on()
-
-
-@pytest.fixture
-def kafka(proxied: tuple[Proxy, str], tmp_path: Path) -> Iterator[Harness]:
-    harness = Harness(proxied[1], tmp_path)
-    try:
-        yield harness
-    finally:
-        proxied[0].go_on()
-        harness.close()
+def kafka(proxied_kafka: Harness) -> Harness:
+    return proxied_kafka
 
 
 class Pairs:
@@ -74,7 +59,7 @@ def phases(worker: Worker) -> dict[int, str]:
 
 
 def test_results_behind_a_dead_writers_are_seen_while_its_lane_is_restored(
-    kafka: Harness, between: Proxy
+    kafka: Harness, proxy: Proxy
 ) -> None:
     """What it left open in the output is ended at once, not when the lane has been restored."""
     pairs = Pairs(kafka)
@@ -85,7 +70,7 @@ def test_results_behind_a_dead_writers_are_seen_while_its_lane_is_restored(
     pairs.send(orphan)
     kafka.settle()
     before = set(pairs.names)
-    between.keep_back(lambda _kind, client: client.endswith("-restore"))
+    proxy.keep_back(lambda _kind, client: client.endswith("-restore"))
     kafka.send(kafka.job.right, b"k", encode(instant("r1b", 1)), orphan)  # Its third turn.
     kafka.flush()
     kafka.await_(lambda: halted(dying), WITHIN_S, dying.tail)
@@ -94,5 +79,5 @@ def test_results_behind_a_dead_writers_are_seen_while_its_lane_is_restored(
     kafka.await_matches(pairs.names, HELD_UP_S)
     assert phases(healthy) == {own: "running", orphan: "restoring"}
     assert before < pairs.names
-    between.go_on()
+    proxy.go_on()
     kafka.await_matches({*pairs.names, "L:l1|R:r1b"}, WITHIN_S)

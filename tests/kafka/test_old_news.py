@@ -18,15 +18,12 @@ import pytest
 
 from state.checkpoint import decode_turn
 from tests.kafka.avro import encode, instant
-from tests.kafka.harness import Harness
 from tests.kafka.proxy import FETCH, LIST_OFFSETS
 from tests.kafka.reading import history
 from tests.kafka.victims import writers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
+    from tests.kafka.harness import Harness
     from tests.kafka.proxy import Proxy
 
 WITHIN_S: Final = 40
@@ -42,20 +39,8 @@ _EARLIEST: Final = b"\xff" * 7 + b"\xfe\x00"
 
 
 @pytest.fixture
-def between(proxied: tuple[Proxy, str]) -> Iterator[Proxy]:
-    proxy, _ = proxied
-    yield proxy
-    proxy.go_on()
-
-
-@pytest.fixture
-def kafka(proxied: tuple[Proxy, str], tmp_path: Path) -> Iterator[Harness]:
-    harness = Harness(proxied[1], tmp_path)
-    try:
-        yield harness
-    finally:
-        proxied[0].go_on()
-        harness.close()
+def kafka(proxied_kafka: Harness) -> Harness:
+    return proxied_kafka
 
 
 class Past:
@@ -99,7 +84,7 @@ def send(kafka: Harness, topic: str, *names: str) -> None:
 
 @pytest.mark.parametrize(("side", "old_s"), [("left", OLD_S), ("right", 0)])
 def test_a_position_that_is_refused_and_is_there_after_all_is_read_on(
-    kafka: Harness, between: Proxy, side: str, old_s: float
+    kafka: Harness, proxy: Proxy, side: str, old_s: float
 ) -> None:
     """By the fetch alone, or by the ends that are asked for then, too."""
     job = kafka.job
@@ -109,7 +94,7 @@ def test_a_position_that_is_refused_and_is_there_after_all_is_read_on(
     name = json.loads(worker.get("/status")[1])["worker"]
     topics = {"left": job.left, "right": job.right}
     past = Past(topics[side], old_s, {"left": name, "right": f"{name}-right"}[side])
-    between.change(past.refusing)
+    proxy.change(past.refusing)
     many = [f"one-{number}" for number in range(POSITION)]
     send(kafka, topics.pop(side), *many)
     kafka.await_(
@@ -125,7 +110,7 @@ def test_a_position_that_is_refused_and_is_there_after_all_is_read_on(
 
 @pytest.mark.parametrize("which", ["changelog", "left", "right"])
 def test_a_lane_is_taken_over_although_the_end_of_a_log_is_not_known_yet(
-    kafka: Harness, between: Proxy, which: str
+    kafka: Harness, proxy: Proxy, which: str
 ) -> None:
     """Its store is neither wiped nor the job stopped: both would be right if it were true."""
     job = kafka.job
@@ -136,7 +121,7 @@ def test_a_lane_is_taken_over_although_the_end_of_a_log_is_not_known_yet(
     send(kafka, job.right, "r1")
     assert first.terminate() == 0
     past = Past(getattr(job, which))
-    between.change(past.changed)
+    proxy.change(past.changed)
     again = kafka.start(config, environ={"SPANJOIN_STATE__DIR": str(kafka.directory / "state-1")})
     send(kafka, job.right, "r2")
     assert past.told > 0
